@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use linux::Kernel;
 use sync::mutex::{Native, RawMutex};
 
+use crate::posts;
 use crate::record::Fiber;
 
 /// First in, first out, for one thread.
@@ -80,12 +81,12 @@ impl Default for SharedList {
 impl SharedList {
     fn locked<T>(&self, body: impl FnOnce(&List) -> T) -> T {
         // SAFETY: released below, once; the list is ours in between.
-        unsafe {
+        posts::busy(|| unsafe {
             self.lock.lock(&());
             let result = body(&*self.list.get());
             self.lock.unlock(&());
             result
-        }
+        })
     }
 
     /// Adds a fiber, which is in no list, at the end.

@@ -115,11 +115,11 @@ impl Platform for Fibers {
     }
 
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
-        table::wait(word, expected, deadline)
+        table::wait::<false>(word, expected, deadline)
     }
 
     fn wake(word: *const AtomicU32, count: u32) -> u32 {
-        table::wake(word, count)
+        table::wake::<false>(word, count)
     }
 
     fn now_ns() -> u64 {

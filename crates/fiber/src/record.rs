@@ -31,6 +31,8 @@ pub enum Why {
 pub trait Home: Sync {
     /// The fiber can go on; nobody else says so.
     fn ready(&self, fiber: *mut Fiber);
+    /// The same, for a signal handler: it may have interrupted what this thread has for itself.
+    fn post(&self, fiber: *mut Fiber);
     /// A queue of a policy has dropped the fiber, which is ready.
     fn again(&self, fiber: *mut Fiber);
     /// HINT: false if it can only go on with a carrier that is blocked, or has just come back.
@@ -159,6 +161,13 @@ impl Fiber {
     /// Has the fiber look again at what it waits for.
     pub fn nudge(&self) {
         self.go_on(self.token.give());
+    }
+
+    /// As [`Fiber::nudge`], for a signal handler.
+    pub fn post(&self) {
+        if self.token.give() {
+            self.runtime.post(core::ptr::from_ref(self).cast_mut());
+        }
     }
 
     #[inline]

@@ -642,7 +642,13 @@ impl Home for Runtime {
                 return carrier.ready(fiber);
             }
         }
-        runtime.send(fiber);
+        runtime.send(fiber, true);
+    }
+
+    fn post(&self, fiber: *mut Fiber) {
+        // SAFETY: runtimes are leaked.
+        let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
+        runtime.send(fiber, false);
     }
 
     fn again(&self, fiber: *mut Fiber) {
@@ -656,7 +662,7 @@ impl Home for Runtime {
                 runtime.common.push_dropped(fiber);
                 runtime.invite();
             }
-            _ => runtime.send(fiber),
+            _ => runtime.send(fiber, true),
         }
     }
 
@@ -674,9 +680,9 @@ impl Home for Runtime {
 }
 
 impl Runtime {
-    /// A fiber that can go on, found out elsewhere.
+    /// A fiber that can go on, found out elsewhere. `starts`: a carrier may be started for it.
     #[inline(never)]
-    fn send(&'static self, fiber: *mut Fiber) {
+    fn send(&'static self, fiber: *mut Fiber, starts: bool) {
         // SAFETY: it is in no list.
         match unsafe { (*fiber).home.load(Relaxed) }.checked_sub(1) {
             Some(home) => {
@@ -689,7 +695,11 @@ impl Runtime {
             }
             None => {
                 self.common.push(fiber, false);
-                self.invite();
+                match self.seats.invite(starts && self.may_grow()) {
+                    Invited::Nobody => {}
+                    Invited::Carrier(carrier) => self.rouse(Some(carrier)),
+                    Invited::Newcomer => self.invite_newcomer(),
+                }
             }
         }
     }

@@ -66,6 +66,7 @@ use platform::{Atomic, AtomicInt, Ordering::*};
 use sync::mutex::{Native, RawMutex};
 
 use crate::fences::Fences;
+use crate::posts;
 
 const NONE: u32 = 0;
 const HELD: u32 = 1;
@@ -158,7 +159,7 @@ impl<P: Fences> Seats<P> {
 
     fn locked<T>(&self, body: impl FnOnce(&mut Lists) -> T) -> T {
         // SAFETY: released below, once; the lists are ours in between, and `body` does not come back here.
-        unsafe {
+        posts::busy(|| unsafe {
             self.lock.lock(&());
             let lists = &mut *self.lists.get();
             let result = body(lists);
@@ -169,7 +170,7 @@ impl<P: Fences> Seats<P> {
             }
             self.lock.unlock(&());
             result
-        }
+        })
     }
 
     #[inline]

@@ -2,7 +2,8 @@
 //! Where fibers sleep on words: a futex of their own.
 //!
 //! A fiber that waits parks; its carrier takes another one. A kernel thread that is no carrier, and a fiber
-//! that unwinds, may wait here as well: those sleep in the kernel.
+//! that unwinds, may wait here as well: those sleep in the kernel. Guests (`guests.rs`) have a table of their
+//! own, as signal handlers may wake them (`posts.rs`).
 //!
 //! # State
 //! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's
@@ -35,6 +36,7 @@ use crate::cancel::is_due;
 use crate::carrier::{self, switch};
 use crate::forks::Forget;
 use crate::guests::GUESTS;
+use crate::posts;
 use crate::record::{Fiber, Why};
 
 const BUCKETS: usize = 1024;
@@ -66,8 +68,15 @@ struct Bucket {
 // SAFETY: the list is used under the lock, which is replaced where there is one thread.
 unsafe impl Sync for Bucket {}
 
-static TABLE: [Bucket; BUCKETS] =
-    [const { Bucket { lock: UnsafeCell::new(Native::INIT), ends: UnsafeCell::new(Ends::EMPTY) } }; BUCKETS];
+type Table = [Bucket; BUCKETS];
+
+/// Nobody waits.
+const fn empty() -> Bucket {
+    Bucket { lock: UnsafeCell::new(Native::INIT), ends: UnsafeCell::new(Ends::EMPTY) }
+}
+
+static TABLE: Table = [const { empty() }; BUCKETS];
+static OF_GUESTS: Table = [const { empty() }; BUCKETS];
 
 /// There may be no runtime.
 static FORGET: Forget = Forget::by(after_fork);
@@ -75,7 +84,7 @@ static FORGET: Forget = Forget::by(after_fork);
 /// The one thread of a forked child does not wait: nobody holds a lock, and nobody is in a list.
 extern "C" fn after_fork() {
     GUESTS.forget();
-    for bucket in &TABLE {
+    for bucket in TABLE.iter().chain(&OF_GUESTS) {
         // SAFETY: nobody else is there; the lock is a word. What is as it was stays shared with the parent.
         unsafe {
             let lock = bucket.lock.get();
@@ -88,15 +97,22 @@ extern "C" fn after_fork() {
     }
 }
 
-fn bucket(key: usize) -> &'static Bucket {
+#[inline]
+fn bucket<const GUEST: bool>(key: usize) -> &'static Bucket {
     FORGET.prepare();
     let hash = (key as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    &TABLE[hash as usize % BUCKETS]
+    let table = if GUEST { &OF_GUESTS } else { &TABLE };
+    &table[hash as usize % BUCKETS]
 }
 
 impl Bucket {
     #[inline]
-    fn locked<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
+    fn locked<T, const GUEST: bool>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
+        if GUEST { posts::busy(|| self.alone(body)) } else { self.alone(body) }
+    }
+
+    #[inline]
+    fn alone<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
         // SAFETY: released below, once; the list is ours in between, and `body` does not come back here.
         unsafe {
             (*self.lock.get()).lock(&());
@@ -168,8 +184,8 @@ pub fn switching() -> *mut Fiber {
     if fiber.is_null() || std::thread::panicking() { null_mut() } else { fiber }
 }
 
-/// F1, F2: [`Platform::wait`].
-pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+/// F1, F2: [`Platform::wait`]. `GUEST`: at a lock of kernel threads.
+pub fn wait<const GUEST: bool>(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
     let key = core::ptr::from_ref(word).addr();
     let place = Place {
         key,
@@ -179,8 +195,8 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
         older: Cell::new(core::ptr::null()),
         newer: Cell::new(core::ptr::null()),
     };
-    let bucket = bucket(key);
-    if !bucket.locked(|ends| {
+    let bucket = bucket::<GUEST>(key);
+    if !bucket.locked::<_, GUEST>(|ends| {
         word.load(Relaxed) == expected && {
             ends.join(&place);
             true
@@ -191,7 +207,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
     let woken = if place.fiber.is_null() { place.sleep(deadline) } else { place.park(deadline) };
     // F2. Who took it out of the list has not marked it yet, perhaps: the lock waits for that.
     if !woken
-        && bucket.locked(|ends| {
+        && bucket.locked::<_, GUEST>(|ends| {
             place.listed.get() && {
                 ends.leave(&place);
                 true
@@ -316,30 +332,45 @@ pub fn sleep_until(fiber: &Fiber, ns: u64, ends: impl Fn(&Fiber) -> bool) {
     }
 }
 
-/// F3: [`Platform::wake`].
-pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
+/// F3: [`Platform::wake`]. Guests may be woken by a signal handler.
+pub fn wake<const GUEST: bool>(word: *const AtomicU32, count: u32) -> u32 {
     let key = word.addr();
-    let bucket = bucket(key);
+    let bucket = bucket::<GUEST>(key);
     let mut woken = 0;
-    while woken < count {
-        let found = bucket.locked(|ends| {
-            let place = ends.find(key)?;
-            ends.leave(place);
-            let (fiber, word) = (place.fiber, &raw const place.woken);
-            // ORDER: Release (F3), pairs with `is_woken`. The place may be gone after this.
-            place.woken.store(1, Release);
-            if fiber.is_null() {
-                // By its address.
-                Kernel::wake(word, 1);
-            }
-            Some(fiber)
-        });
-        let Some(fiber) = found else { break };
-        // SAFETY: null, or a record, which it stays.
-        if let Some(fiber) = unsafe { fiber.as_ref() } {
-            fiber.nudge();
-        }
+    while woken < count && wake_one::<GUEST>(bucket, |ends| ends.find(key)) {
         woken += 1;
     }
     woken
+}
+
+/// All guests, for no reason that they know.
+pub fn wake_guests() {
+    for bucket in &OF_GUESTS {
+        // SAFETY: what is in the list lives until it has left it.
+        while wake_one::<true>(bucket, |ends| unsafe { ends.oldest.as_ref() }) {}
+    }
+}
+
+/// Wakes whom this finds; false: nobody.
+#[inline]
+fn wake_one<const GUEST: bool>(bucket: &Bucket, find: impl FnOnce(&Ends) -> Option<&Place>) -> bool {
+    let found = bucket.locked::<_, GUEST>(|ends| {
+        let place = find(ends)?;
+        // SAFETY: it lives until it has left the list and is woken.
+        let place = unsafe { &*core::ptr::from_ref(place) };
+        ends.leave(place);
+        let (fiber, word) = (place.fiber, &raw const place.woken);
+        // ORDER: Release (F3), pairs with `is_woken`. The place may be gone after this.
+        place.woken.store(1, Release);
+        if fiber.is_null() {
+            // By its address.
+            Kernel::wake(word, 1);
+        }
+        Some(fiber)
+    });
+    // SAFETY: null, or a record, which it stays.
+    if let Some(fiber) = found.and_then(|fiber| unsafe { fiber.as_ref() }) {
+        if GUEST { fiber.post() } else { fiber.nudge() }
+    }
+    found.is_some()
 }

@@ -269,7 +269,7 @@ fn leave_scope(fiber: &Fiber) {
         let running = &raw const (*fiber.scope.get()).running;
         // ORDER: Release, pairs with the Acquire in `scope`.
         if (*running).fetch_sub(1, Release) == 1 {
-            table::wake(running, u32::MAX);
+            table::wake::<false>(running, u32::MAX);
         }
     }
 }
@@ -653,7 +653,7 @@ where
         // ORDER: Acquire, pairs with the Release in `spawn`: the fibers' accesses come before ours.
         match scope.words.running.load(Acquire) {
             0 => break,
-            running => _ = table::wait(&scope.words.running, running, None),
+            running => _ = table::wait::<false>(&scope.words.running, running, None),
         }
     }
     match result {

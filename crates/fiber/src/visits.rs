@@ -14,6 +14,7 @@ use platform::{Clock, Deadline, Wait};
 
 use crate::carrier::{self, switch};
 use crate::guests::{self, GUESTS};
+use crate::posts::{self, PutOff};
 use crate::record::Why;
 use crate::runtime::{Config, Runtime};
 use crate::{table, waits};
@@ -32,6 +33,7 @@ impl Runtime {
         // It allocates, and may hold the lock of who starts the default one.
         carrier::firmly(|| {
             guests::prepare(&HOST);
+            posts::prepare(make_up);
             EXCEPTIONS.store(linux::exported(c"__cxa_get_globals").expose_provenance(), Relaxed);
             Self::begin(config)
         })
@@ -115,7 +117,7 @@ unsafe extern "C" fn wait(word: *const AtomicU32, expected: u32, clock: i32, ns:
     let deadline = clock.map(|clock| Deadline { ns, clock });
     GUESTS.enter();
     // SAFETY: as the caller promises.
-    let outcome = table::wait(unsafe { &*word }, expected, deadline);
+    let outcome = table::wait::<true>(unsafe { &*word }, expected, deadline);
     GUESTS.leave();
     match outcome {
         Wait::Woken => 0,
@@ -125,11 +127,19 @@ unsafe extern "C" fn wait(word: *const AtomicU32, expected: u32, clock: i32, ns:
 }
 
 extern "C" fn wake(word: *const AtomicU32, count: u32) -> u32 {
-    if !GUESTS.any() {
+    if !GUESTS.any() || posts::put_off(word, count) {
         return 0;
     }
     let _errno = Errno::save();
-    table::wake(word, count)
+    table::wake::<true>(word, count)
+}
+
+fn make_up(what: PutOff) {
+    let _errno = Errno::save();
+    match what {
+        PutOff::Some(word, count) => _ = table::wake::<true>(word, count),
+        PutOff::All => table::wake_guests(),
+    }
 }
 
 extern "C" fn nap(ns: u64) {

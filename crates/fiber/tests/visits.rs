@@ -72,6 +72,74 @@ fn who_wakes_keeps_errno() {
     fiber.join().unwrap();
 }
 
+static POSTED: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+
+/// Posts what fibers wait for, or nobody does.
+extern "C" fn on_signal(_: libc::c_int) {
+    for word in &POSTED {
+        word.fetch_add(1, AcqRel);
+        Linux::wake(word, 1);
+    }
+}
+
+/// Whatever the thread does that it interrupts.
+#[test]
+fn a_signal_handler_wakes_fibers() {
+    if !runs("a_signal_handler_wakes_fibers") {
+        return;
+    }
+    // SAFETY: the handler does what a handler may.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    let done = Arc::new(AtomicBool::new(false));
+    let runtime = start(2);
+    // A kernel thread, and the carriers, whose fibers wait and wake all the time.
+    let numbers = Arc::new([const { AtomicI32::new(0) }; 5]);
+    let (its_number, its_done) = (numbers.clone(), done.clone());
+    let wakes = std::thread::spawn(move || {
+        its_number[4].store(number(), Release);
+        while !its_done.load(Relaxed) {
+            Linux::wake(&raw const POSTED[0], 1);
+        }
+    });
+    let fibers: Vec<_> = (0..4)
+        .map(|index: usize| {
+            let (numbers, done) = (numbers.clone(), done.clone());
+            let body = move || {
+                numbers[index].store(number(), Release);
+                let word = &POSTED[index % 2];
+                while !done.load(Relaxed) {
+                    let now = word.load(Acquire);
+                    if index < 2 {
+                        Linux::wait(word, now, None);
+                    } else {
+                        Linux::wake(word, 1);
+                        thread::yield_now();
+                    }
+                }
+            };
+            thread::Builder::new().runtime(runtime).spawn(body).unwrap()
+        })
+        .collect();
+    spin_until(|| numbers.iter().all(|number| number.load(Acquire) != 0));
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        for number in numbers.iter() {
+            // SAFETY: no pointers.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number.load(Relaxed), libc::SIGUSR1) };
+        }
+    }
+    done.store(true, Relaxed);
+    wakes.join().unwrap();
+    while !fibers.iter().all(fiber::thread::JoinHandle::is_finished) {
+        POSTED.iter().for_each(|word| {
+            word.fetch_add(1, AcqRel);
+            Linux::wake(word, u32::MAX);
+        });
+        std::thread::yield_now();
+    }
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
 /// What the C++ runtime has for each thread.
 #[repr(C)]
 struct Exceptions {
