@@ -93,7 +93,7 @@ static INTERPOSER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 pub fn prepare(host: &'static Host) {
     host::add(host);
     HOST.store(core::ptr::from_ref(host).cast_mut(), Order::Relaxed);
-    INTERPOSER.store(linux::exported(c"wakeful_preload_fibers_1"), Order::Relaxed);
+    INTERPOSER.store(linux::exported(c"wakeful_preload_fibers_2"), Order::Relaxed);
 }
 
 /// The calling thread is a carrier from now on.

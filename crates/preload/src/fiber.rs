@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fibers of the program, or of a library of its: they wait here as everywhere, and their carriers go on.
 //!
-//! A runtime of fibers finds [`wakeful_preload_fibers_1`] by its name, and says how its fibers wait
+//! A runtime of fibers finds [`wakeful_preload_fibers_2`] by its name, and says how its fibers wait
 //! (`linux::host`). What a thread owns, a fiber owns here: recursive mutexes, and who writes. It owns them
 //! also while it unwinds, when it must not be parked.
 
@@ -16,7 +16,7 @@ use crate::{tid, time};
 
 /// The calling thread is a carrier of this host's fibers.
 #[unsafe(no_mangle)]
-extern "C" fn wakeful_preload_fibers_1(of: &'static Host) {
+extern "C" fn wakeful_preload_fibers_2(of: &'static Host) {
     host::add(of);
     host::here_is_a_carrier();
 }
