@@ -244,8 +244,15 @@ pub fn is_closed(file: File, buffer: &mut [u8], size: usize) -> bool {
     judge(Window { file, bytes: buffer, start: 0, size }).unwrap_or(false)
 }
 
-/// A 64-bit ELF file, as elf(5) describes it. Each part is looked at once, so that one read is enough for it.
 fn judge(mut file: Window) -> Option<bool> {
+    let said = look_into(&mut file)?;
+    let mut is_known = |name: &u64| said.names.checked_add(*name).is_some_and(|at| file.is_known(at));
+    let all = said.needed.get(..said.count)?.iter().all(&mut is_known);
+    Some(all && said.size <= NAMES && !tells_of_loading(&mut file, said.names, said.size)?)
+}
+
+/// A 64-bit ELF file, as elf(5) describes it. Each part is looked at once, so that one read is enough for it.
+fn look_into(file: &mut Window) -> Option<Said> {
     const LOAD: u32 = 1;
     const DYNAMIC: u32 = 2;
     const HEADER: u64 = 56;
@@ -267,45 +274,91 @@ fn judge(mut file: Window) -> Option<bool> {
         }
     }
     let (dynamic, _, size) = dynamic?;
-    let (needed, at, size) = entries(&mut file, dynamic, size)?;
+    let mut said = entries(file, dynamic, size)?;
+    let at = said.names;
     let holds =
         |&&(_, address, bytes): &&(u64, u64, u64)| at.checked_sub(address).is_some_and(|from| from < bytes);
     let (offset, address, _) = loaded.iter().find(holds)?;
-    let names = offset.checked_add(at - address)?;
-    file.get::<1>(names)?;
-    let all =
-        needed.iter().flatten().all(|&name| names.checked_add(name).is_some_and(|at| file.is_known(at)));
-    Some(all && size <= NAMES && !tells_of_loading(&mut file, names, size)?)
+    said.names = offset.checked_add(at - address)?;
+    file.get::<1>(said.names)?;
+    Some(said)
+}
+
+/// Asks about the name of each library that a file needs, until that is refused. Says whether the file names
+/// folders where it looks for them.
+pub fn needs(file: File, buffer: &mut [u8], mut is_fine: impl FnMut(&[u8]) -> bool) -> Option<bool> {
+    let mut file = Window { file, bytes: buffer, start: 0, size: 0 };
+    let said = look_into(&mut file)?;
+    let all = said.needed.get(..said.count)?.iter().all(|name| {
+        let (mut bytes, mut size) = ([0; NAME], 0);
+        for (place, at) in bytes.iter_mut().zip(said.names.saturating_add(*name)..) {
+            match file.get(at) {
+                Some([0]) => return bytes.get(..size).is_some_and(&mut is_fine),
+                Some([byte]) => *place = byte,
+                None => return false,
+            }
+            size += 1;
+        }
+        false
+    });
+    all.then_some(said.has_folders)
+}
+
+/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name:
+/// libgomp-a34b3233.so.1.0.0.
+pub fn runtime(name: &[u8]) -> Option<&'static str> {
+    let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
+    let (_, kind) = names.into_iter().find(|(prefix, _)| {
+        name.strip_prefix(prefix.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b".so") || rest.starts_with(b"-"))
+    })?;
+    Some(kind)
 }
 
 /// BOUND: segments. Linkers make two to six that are loaded.
 const SEGMENTS: usize = 8;
 
-/// What a dynamic section says: the names of needed libraries, and of all names the address and the size.
-fn entries(file: &mut Window, start: u64, size: u64) -> Option<([Option<u64>; KNOWN.len()], u64, u64)> {
+/// BOUND: bytes of stack. Of a file that needs more libraries nothing is told.
+const MOST: usize = 24;
+
+/// What a dynamic section says.
+struct Said {
+    /// The names of needed libraries, among all names.
+    needed: [u64; MOST],
+    count: usize,
+    /// Where all names are, and their size.
+    names: u64,
+    size: u64,
+    /// Folders are named where libraries are to be looked for.
+    has_folders: bool,
+}
+
+fn entries(file: &mut Window, start: u64, size: u64) -> Option<Said> {
     const END: u64 = 0;
     const NEEDED: u64 = 1;
     const NAMES_AT: u64 = 5;
     const NAMES_SIZE: u64 = 10;
     /// What has other libraries loaded: DT_CONFIG, DT_DEPAUDIT, DT_AUDIT; DT_AUXILIARY and DT_FILTER.
     const MORE: [u64; 5] = [0x6fff_fefa, 0x6fff_fefb, 0x6fff_fefc, 0x7fff_fffd, 0x7fff_ffff];
-    let (mut needed, mut count, mut at, mut names) = ([None; KNOWN.len()], 0, None, None);
+    const FOLDERS: [u64; 2] = [15, 29];
+    let (mut needed, mut count, mut at, mut names, mut has_folders) = ([0; MOST], 0, None, None, false);
     for entry in (start..start.checked_add(size)?).step_by(16) {
         let kind = file.word(entry)?;
         let value = file.word(entry + 8)?;
         match kind {
             END => break,
             NEEDED => {
-                *needed.get_mut(count)? = Some(value);
+                *needed.get_mut(count)? = value;
                 count += 1;
             }
             NAMES_AT => at = Some(value),
             NAMES_SIZE => names = Some(value),
+            _ if FOLDERS.contains(&kind) => has_folders = true,
             _ if MORE.contains(&kind) => return None,
             _ => {}
         }
     }
-    Some((needed, at?, names?))
+    Some(Said { needed, count, names: at?, size: names?, has_folders })
 }
 
 /// Is dlopen or dlmopen among these bytes?

@@ -22,6 +22,7 @@ macro_rules! from_u32 {
     };
 }
 
+pub mod cache;
 pub mod environment;
 pub mod fibers;
 pub mod image;

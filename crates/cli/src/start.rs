@@ -7,24 +7,24 @@
 //! takes longer to start than all that is done here: it asks the processor what it is, and in a virtual
 //! machine each such question takes 4 us. So there is no C library here, and nothing to be relocated.
 //!
-//! **What it does itself**: a program that the C library's dynamic linker loads, and that can never load more
-//! than it is linked with ([`Fate::Closed`]). If anything else is to be looked up, said or refused, who comes
-//! next finds that out anew.
+//! **What it does itself**: a program that the C library's dynamic linker loads, and that is not linked with
+//! an OpenMP runtime, as far as the libraries that it names tell. If anything else is to be looked up, said
+//! or refused, who comes next finds that out anew.
 //!
 //! Other processors than those in `start/kernel.rs` begin with `wakeful-run`.
-#![cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), no_std, no_main)]
+#![cfg_attr(all(not(test), any(target_arch = "x86_64", target_arch = "aarch64")), no_std, no_main)]
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(all(not(test), any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "start/kernel.rs"]
 mod kernel;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(all(not(test), any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "start/lean.rs"]
 mod lean;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(all(not(test), any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "start/memory.rs"]
 mod memory;
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(not(any(test, target_arch = "x86_64", target_arch = "aarch64")))]
 fn main() -> std::process::ExitCode {
     use std::os::unix::process::CommandExt;
 

@@ -376,7 +376,14 @@ fn run_alone() {
     for words in [&["run", "script", "--"][..], &["run", "--", "script", "--"]] {
         assert_eq!(run(words, ""), (Some(0), format!("script {library} --\n"), String::new()), "{words:?}");
     }
-    let others: [(&[&str], &str); 6] = [
+    // One that may load more, and is linked with no OpenMP runtime; and one whose libraries lie elsewhere.
+    let opens = "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+                 int main(void) { dlopen(0, RTLD_LAZY); puts(getenv(\"LD_PRELOAD\")); }";
+    compile(at, "opens", opens, &["-ldl"]);
+    compile(at, "elsewhere", opens, &["-ldl", "-Wl,-rpath,/no/such/folder"]);
+    assert_eq!(run(&["run", "opens"], ""), (Some(0), format!("{library}\n"), String::new()));
+    let others: [(&[&str], &str); 7] = [
+        (&["run", "elsewhere"], ""),
         (&["run", "script"], "mcs"),
         (&["run", "-v", "script"], ""),
         (&["run", "--", "no-such-program"], ""),

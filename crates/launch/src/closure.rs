@@ -3,14 +3,13 @@
 //! ask it, as ldd(1) does, would take longer than all else that `wakeful run` does. What we do not find
 //! is left out.
 
-use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use linux::image::KNOWN;
+use linux::image::{Cache, KNOWN};
 use object::elf;
 
 use crate::elf::{Elf, Mapped};
@@ -91,8 +90,8 @@ pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
                 true => Some(PathBuf::from(name)),
                 false => {
                     folders.map(|folder| folder.join(name)).find(|place| place.is_file()).or_else(|| {
-                        let cache = cache.get_or_insert_with(Cache::open).as_ref();
-                        cache.and_then(|cache| cache.find(name)).or_else(|| {
+                        let cache = cache.get_or_insert_with(cache_file).as_deref().and_then(Cache::new);
+                        cache.and_then(|cache| found_in(&cache, name)).or_else(|| {
                             FOLDERS
                                 .iter()
                                 .map(|folder| Path::new(folder).join(name))
@@ -112,6 +111,14 @@ pub fn objects(image: &Path, reach: Reach) -> Vec<Object> {
             }
         }
     }
+}
+
+fn cache_file() -> Option<Mapped> {
+    Mapped::of(&File::open("/etc/ld.so.cache").ok()?).ok()
+}
+
+fn found_in(cache: &Cache, name: &str) -> Option<PathBuf> {
+    cache.find(name.as_bytes()).map(|path| OsStr::from_bytes(path).into())
 }
 
 fn wants(path: &Path, is_program: bool) -> Option<Wants> {
@@ -148,80 +155,6 @@ fn expanded(folder: &[u8], object: &Path, is_program: bool) -> PathBuf {
         }
         None => OsStr::from_bytes(folder).into(),
     }
-}
-
-/// ld.so.cache: a header, entries of fixed size, strings, which the entries name by their place in the file.
-struct Cache {
-    data: Mapped,
-    /// Where the header is: an old one may come first.
-    start: usize,
-}
-
-impl Cache {
-    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-    const HEADER: usize = 48;
-    const ENTRY: usize = 24;
-    /// The kind of library: the architecture that the linker would take.
-    const KIND: u32 = if cfg!(target_arch = "x86_64") { 0x0303 } else { 0x0a03 };
-
-    fn open() -> Option<Self> {
-        let data = Mapped::of(&File::open("/etc/ld.so.cache").ok()?).ok()?;
-        let start = data.windows(Self::MAGIC.len()).step_by(8).position(|part| part == Self::MAGIC)? * 8;
-        Some(Self { data, start })
-    }
-
-    fn word(&self, at: usize) -> Option<u32> {
-        Some(u32::from_ne_bytes(*self.data.get(self.start + at..)?.first_chunk()?))
-    }
-
-    fn string(&self, at: usize) -> Option<&[u8]> {
-        self.data.get(self.start + self.word(at)? as usize..)?.split(|&byte| byte == 0).next()
-    }
-
-    /// The file of this name. The entries are sorted, the greatest name first.
-    fn find(&self, name: &str) -> Option<PathBuf> {
-        let entry = |index: usize| Self::HEADER + index * Self::ENTRY;
-        let order = |index: usize| Some(compare(self.string(entry(index) + 4)?, name.as_bytes()));
-        let count = self.word(Self::MAGIC.len())? as usize;
-        let (mut from, mut to) = (0, count);
-        while from < to {
-            let middle = from + (to - from) / 2;
-            if order(middle)? == Ordering::Greater { from = middle + 1 } else { to = middle }
-        }
-        let equal = (from..count).take_while(|&index| order(index) == Some(Ordering::Equal)).map(entry);
-        let fits =
-            |&at: &usize| self.word(at) == Some(Self::KIND) && self.string(at + 4) == Some(name.as_bytes());
-        Some(PathBuf::from(OsStr::from_bytes(self.string(equal.into_iter().find(fits)? + 8)?)))
-    }
-}
-
-/// As ldconfig(8) sorts: numbers by their value, and after all else.
-fn compare(one: &[u8], other: &[u8]) -> Ordering {
-    let (mut one, mut other) = (one, other);
-    loop {
-        match (one, other) {
-            ([a, ..], [b, ..]) if a.is_ascii_digit() && b.is_ascii_digit() => {
-                let (x, y);
-                (x, one) = number(one);
-                (y, other) = number(other);
-                if x != y {
-                    return x.cmp(&y);
-                }
-            }
-            ([a, ..], [b, ..]) if a != b => {
-                return a.is_ascii_digit().cmp(&b.is_ascii_digit()).then((*a as i8).cmp(&(*b as i8)));
-            }
-            ([_, rest @ ..], [_, others @ ..]) => (one, other) = (rest, others),
-            _ => return one.len().cmp(&other.len()),
-        }
-    }
-}
-
-/// The number that a name goes on with, and the rest. As the linker's, it has 32 bits.
-fn number(name: &[u8]) -> (i32, &[u8]) {
-    let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let digit = |value: i32, &byte: &u8| value.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'));
-    (name[..digits].iter().fold(0, digit), &name[digits..])
 }
 
 #[cfg(test)]
@@ -279,18 +212,5 @@ mod tests {
         ] {
             assert_eq!(expanded(folder.as_bytes(), library, false), Path::new(meant), "{folder}");
         }
-    }
-
-    #[test]
-    fn names_are_sorted_as_by_ldconfig() {
-        let sorted = ["libA.so", "liba.so", "liba.so.2", "liba.so.10", "liba1.so", "liba01.so.1", "liba2.so"];
-        for (index, one) in sorted.iter().enumerate() {
-            for other in &sorted[index + 1..] {
-                assert_eq!(compare(one.as_bytes(), other.as_bytes()), Ordering::Less, "{one} {other}");
-                assert_eq!(compare(other.as_bytes(), one.as_bytes()), Ordering::Greater, "{other} {one}");
-            }
-            assert_eq!(compare(one.as_bytes(), one.as_bytes()), Ordering::Equal, "{one}");
-        }
-        assert_eq!(compare(b"lib007.so", b"lib7.so"), Ordering::Equal);
     }
 }

@@ -93,14 +93,9 @@ impl OpenMp {
 /// The option that leaves programs on their own runtime.
 const NEVER: &str = "--openmp=never";
 
-/// Which OpenMP runtime a library of this name is, if it is one. Wheels put a hash behind the name:
-/// libgomp-a34b3233.so.1.0.0.
+/// Which OpenMP runtime a library of this name is, if it is one.
 pub fn runtime(name: &str) -> Option<&'static str> {
-    let names = [("libgomp", "libgomp"), ("libomp", "libomp"), ("libomp5", "libomp"), ("libiomp5", "libomp")];
-    let (_, kind) = names.into_iter().find(|(prefix, _)| {
-        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'))
-    })?;
-    Some(kind)
+    linux::image::runtime(name.as_bytes())
 }
 
 /// What our runtime can do for a program. Near objects decide; of others, if they are in reach, we only tell.

@@ -8,20 +8,20 @@ use core::ffi::{CStr, c_char};
 ///
 /// # Safety
 /// As the call's.
-unsafe fn call(number: usize, [one, two, three, four, five]: [usize; 5]) -> isize {
+unsafe fn call(number: usize, [one, two, three, four, five, six]: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: as promised; the kernel keeps all registers but these.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
             "syscall", inlateout("rax") number as isize => result, in("rdi") one, in("rsi") two,
-            in("rdx") three, in("r10") four, in("r8") five, lateout("rcx") _, lateout("r11") _,
+            in("rdx") three, in("r10") four, in("r8") five, in("r9") six, lateout("rcx") _, lateout("r11") _,
             options(nostack)
         );
         #[cfg(target_arch = "aarch64")]
         asm!(
             "svc 0", in("x8") number, inlateout("x0") one as isize => result, in("x1") two, in("x2") three,
-            in("x3") four, in("x4") five, options(nostack)
+            in("x3") four, in("x4") five, in("x5") six, options(nostack)
         );
     }
     result
@@ -31,6 +31,7 @@ unsafe fn call(number: usize, [one, two, three, four, five]: [usize; 5]) -> isiz
 mod numbers {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const MAP: usize = 9;
     pub const READ_AT: usize = 17;
     pub const EXEC: usize = 59;
     pub const FILE_ATTRIBUTE: usize = 193;
@@ -44,6 +45,7 @@ mod numbers {
 mod numbers {
     pub const WRITE: usize = 64;
     pub const CLOSE: usize = 57;
+    pub const MAP: usize = 222;
     pub const READ_AT: usize = 67;
     pub const EXEC: usize = 221;
     pub const FILE_ATTRIBUTE: usize = 10;
@@ -80,7 +82,10 @@ pub struct Status {
     _before: [u8; 28],
     /// Kind and access.
     pub mode: u16,
-    _after: [u8; 226],
+    _between: [u8; 10],
+    /// Bytes.
+    pub size: u64,
+    _after: [u8; 208],
 }
 
 impl File {
@@ -88,7 +93,7 @@ impl File {
     pub fn open(path: &CStr, is_final: bool) -> Result<Self, Error> {
         let flags = READ_ONLY | NO_WAIT | CLOSE_ON_EXEC | if is_final { NO_FOLLOW } else { 0 };
         // SAFETY: a C string.
-        outcome(unsafe { call(OPEN, [HERE, path.as_ptr().expose_provenance(), flags, 0, 0]) })
+        outcome(unsafe { call(OPEN, [HERE, path.as_ptr().expose_provenance(), flags, 0, 0, 0]) })
             .map(|fd| Self(fd as i32))
     }
 
@@ -103,18 +108,30 @@ impl File {
         buffer.get(..size).unwrap_or_default()
     }
 
-    /// Kind and access.
-    pub fn mode(&self) -> Option<u16> {
-        /// AT_EMPTY_PATH, and STATX_TYPE | STATX_MODE.
+    pub fn status(&self) -> Option<Status> {
+        /// AT_EMPTY_PATH, and STATX_TYPE | STATX_MODE | STATX_SIZE.
         const ITSELF: usize = 0x1000;
-        const WANTED: usize = 3;
+        const WANTED: usize = 0x203;
         let mut status = core::mem::MaybeUninit::<Status>::uninit();
         let to = status.as_mut_ptr().expose_provenance();
         // SAFETY: 256 bytes, which the kernel fills if it succeeds.
         unsafe {
             let result =
-                call(STATUS, [self.0 as usize, c"".as_ptr().expose_provenance(), ITSELF, WANTED, to]);
-            (result == 0).then(|| status.assume_init_ref().mode)
+                call(STATUS, [self.0 as usize, c"".as_ptr().expose_provenance(), ITSELF, WANTED, to, 0]);
+            (result == 0).then(|| status.assume_init())
+        }
+    }
+
+    /// Its bytes, for good.
+    pub fn map(&self) -> Option<&'static [u8]> {
+        /// PROT_READ and MAP_PRIVATE.
+        const ACCESS: usize = 1;
+        const FLAGS: usize = 2;
+        let size = self.status()?.size as usize;
+        // SAFETY: new memory, of that size. If somebody shortens the file meanwhile, SIGBUS ends us.
+        unsafe {
+            let at = outcome(call(MAP, [0, size, ACCESS, FLAGS, self.0 as usize, 0])).ok()?;
+            Some(core::slice::from_raw_parts(core::ptr::with_exposed_provenance(at), size))
         }
     }
 
@@ -122,29 +139,29 @@ impl File {
     pub fn has_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr().expose_provenance();
         // SAFETY: a C string, and no buffer: only asks for the size.
-        unsafe { call(FILE_ATTRIBUTE, [self.0 as usize, name, 0, 0, 0]) > 0 }
+        unsafe { call(FILE_ATTRIBUTE, [self.0 as usize, name, 0, 0, 0, 0]) > 0 }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: ours, and open.
-        unsafe { call(CLOSE, [self.0 as usize, 0, 0, 0, 0]) };
+        unsafe { call(CLOSE, [self.0 as usize, 0, 0, 0, 0, 0]) };
     }
 }
 
 fn read(file: i32, buffer: &mut [u8], offset: u64) -> usize {
     let (to, size) = (buffer.as_mut_ptr().expose_provenance(), buffer.len());
     // SAFETY: the buffer is live.
-    outcome(unsafe { call(READ_AT, [file as usize, to, size, offset as usize, 0]) }).unwrap_or(0)
+    outcome(unsafe { call(READ_AT, [file as usize, to, size, offset as usize, 0, 0]) }).unwrap_or(0)
 }
 
 /// Where a link leads, if it is one.
 pub fn read_link<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let (to, size) = (buffer.as_mut_ptr().expose_provenance(), buffer.len());
     // SAFETY: a C string and a live buffer.
-    let size =
-        outcome(unsafe { call(READ_LINK, [HERE, path.as_ptr().expose_provenance(), to, size, 0]) }).ok()?;
+    let size = outcome(unsafe { call(READ_LINK, [HERE, path.as_ptr().expose_provenance(), to, size, 0, 0]) })
+        .ok()?;
     // What fills the buffer may be cut off.
     buffer.get(..size).filter(|link| link.len() < buffer.len())
 }
@@ -158,7 +175,7 @@ pub unsafe fn exec(path: &CStr, words: *const *const c_char, list: *const *const
     unsafe {
         call(
             EXEC,
-            [path.as_ptr().expose_provenance(), words.expose_provenance(), list.expose_provenance(), 0, 0],
+            [path.as_ptr().expose_provenance(), words.expose_provenance(), list.expose_provenance(), 0, 0, 0],
         )
     }
     .unsigned_abs() as Error
@@ -167,13 +184,13 @@ pub unsafe fn exec(path: &CStr, words: *const *const c_char, list: *const *const
 /// To standard error.
 pub fn say(words: &[u8]) {
     // SAFETY: live bytes.
-    unsafe { call(WRITE, [2, words.as_ptr().expose_provenance(), words.len(), 0, 0]) };
+    unsafe { call(WRITE, [2, words.as_ptr().expose_provenance(), words.len(), 0, 0, 0]) };
 }
 
 pub fn exit(status: u8) -> ! {
     loop {
         // SAFETY: it has no memory that matters.
-        unsafe { call(EXIT, [status.into(), 0, 0, 0, 0]) };
+        unsafe { call(EXIT, [status.into(), 0, 0, 0, 0, 0]) };
     }
 }
 

@@ -4,8 +4,9 @@
 use core::ffi::{CStr, c_char};
 use core::ptr::null;
 
+use abi::cache::Cache;
 use abi::environment::{LOCK, OPENMP, PRELOAD, RWLOCK, VIEW, Variable};
-use abi::image::{self, Fate, Note};
+use abi::image::{self, Fate, KNOWN, Note};
 
 use crate::kernel::{self, Error, File};
 
@@ -151,7 +152,7 @@ impl Start {
         if self.variable(LD_PRELOAD).is_some() {
             return None;
         }
-        let program = self.find(self.word(command)?)?;
+        let (program, fate) = self.find(self.word(command)?)?;
         let named = self.variable(PRELOAD.name().as_bytes()).map(CStr::to_bytes);
         let interposer = match named.filter(|path| !path.is_empty()) {
             Some(path) => part(path, &Note::INTERPOSER)?,
@@ -160,14 +161,18 @@ impl Start {
                 places.find_map(|place| part(place.bytes(), &Note::INTERPOSER))?
             }
         };
-        let runtime = Text::of(&[folder(interposer.bytes()), b"/", RUNTIME])?;
-        let has_runtime = !matches!(File::open(runtime.c(), true), Err(kernel::NOT_FOUND));
+        let path = Text::of(&[folder(interposer.bytes()), b"/", RUNTIME])?;
+        let has_runtime = !matches!(File::open(path.c(), true), Err(kernel::NOT_FOUND));
         if has_runtime {
-            part(runtime.bytes(), &Note::OPENMP)?;
+            part(path.bytes(), &Note::OPENMP)?;
         }
-        let preload = Text::of(&[LD_PRELOAD, b"=", interposer.bytes()])?;
+        let first: [&[u8]; 2] = match fate {
+            Fate::Loads if has_runtime => [path.bytes(), b":"],
+            _ => [b"", b""],
+        };
+        let preload = Text::of(&[LD_PRELOAD, b"=", first[0], first[1], interposer.bytes()])?;
         let openmp = OPENMP.name().as_bytes();
-        let runtime = Text::of(&[openmp, b"=", runtime.bytes()])?;
+        let runtime = Text::of(&[openmp, b"=", path.bytes()])?;
         let mut list = [null(); ENTRIES];
         // SAFETY: a C string.
         let others = self.entries().filter(|&entry| unsafe { value(entry, openmp) }.is_none());
@@ -180,21 +185,53 @@ impl Start {
         None
     }
 
-    /// The file of a program of this name, if it is closed.
-    fn find(&self, name: &CStr) -> Option<Text> {
+    /// The file of a program of this name, and what it does with what is preloaded.
+    fn find(&self, name: &CStr) -> Option<(Text, Fate)> {
         if name.to_bytes().contains(&b'/') {
             let path = Text::of(&[name.to_bytes()])?;
-            return fits(File::open(path.c(), false).ok()?).then_some(path);
+            return self.judge(File::open(path.c(), false).ok()?).map(|fate| (path, fate));
         }
         let folders = self.variable(b"PATH")?.to_bytes();
         for folder in folders.split(|&byte| byte == b':') {
             let path = Text::of(&[folder, b"/", name.to_bytes()]).filter(|_| folder.starts_with(b"/"))?;
             match File::open(path.c(), false) {
-                Ok(file) if file.mode()? & 0o170111 > 0o100000 => return fits(file).then_some(path),
+                Ok(file) if file.status()?.mode & 0o170111 > 0o100000 => {
+                    return self.judge(file).map(|fate| (path, fate));
+                }
                 Ok(_) => return None,
                 Err(kernel::NOT_FOUND | kernel::NO_FOLDER) => {}
                 Err(_) => return None,
             }
+        }
+        None
+    }
+
+    /// What the program in this file does with what is preloaded, if it gives nobody rights and needs no
+    /// OpenMP runtime. That of a script is its interpreter.
+    fn judge(&self, mut file: File) -> Option<Fate> {
+        let mut head = [0; image::HEAD];
+        for _ in 0..=image::INTERPRETERS {
+            let (fate, next) = image::look(file.image(), &mut head)?;
+            if !next.is_null() {
+                // SAFETY: a C string in the buffer.
+                file = File::open(unsafe { CStr::from_ptr(next) }, false).ok()?;
+                continue;
+            }
+            if file.status()?.mode & 0o176000 != 0o100000 || file.has_capabilities() {
+                return None;
+            }
+            let is_plain = || {
+                let cache = File::open(c"/etc/ld.so.cache", false).ok()?;
+                let cache = Cache::new(cache.map()?)?;
+                image::needs(file.image(), &mut [0; image::HEAD], |name| is_plain(&cache, name))
+            };
+            return match fate {
+                Fate::Closed => Some(fate),
+                Fate::Loads if self.variable(b"LD_LIBRARY_PATH").is_none() => {
+                    is_plain().filter(|has_folders| !has_folders).map(|_| fate)
+                }
+                _ => None,
+            };
         }
         None
     }
@@ -238,20 +275,16 @@ fn part(path: &[u8], note: &Note) -> Option<Text> {
     note.is_in(file.head(&mut head)).then_some(path)
 }
 
-/// Is the program in this file closed, and gives nobody rights? That of a script is its interpreter.
-fn fits(mut file: File) -> bool {
-    let mut head = [0; image::HEAD];
-    for _ in 0..=image::INTERPRETERS {
-        let Some((fate, next)) = image::look(file.image(), &mut head) else { return false };
-        if next.is_null() {
-            let rights = |mode: u16| mode & 0o176000 != 0o100000;
-            return fate == Fate::Closed && !file.mode().is_none_or(rights) && !file.has_capabilities();
-        }
-        // SAFETY: a C string in the buffer.
-        let Ok(interpreter) = File::open(unsafe { CStr::from_ptr(next) }, false) else { return false };
-        file = interpreter;
-    }
-    false
+/// A library that a program needs brings no OpenMP runtime, as far as the system's packages brought it.
+fn is_plain(cache: &Cache, name: &[u8]) -> bool {
+    const FOLDERS: [&[u8]; 4] = [b"/lib/", b"/lib64/", b"/usr/lib/", b"/usr/lib64/"];
+    let look = || {
+        let path = cache.find(name).filter(|path| FOLDERS.iter().any(|folder| path.starts_with(folder)))?;
+        let file = File::open(Text::of(&[path])?.c(), false).ok()?;
+        image::needs(file.image(), &mut [0; image::HEAD], |name| image::runtime(name).is_none())
+    };
+    KNOWN.iter().any(|known| known.as_bytes() == name)
+        || (image::runtime(name).is_none() && !name.contains(&b'/') && look().is_some())
 }
 
 /// # Safety
