@@ -2,8 +2,8 @@
 //! Every barrier of the catalogue on this computer, with many more threads than processors.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use conformance::barrier_bodies::Noded;
@@ -386,6 +386,109 @@ fn b_wakeful_on_one_processor() {
         assert!(moved.is_none_or(|episodes| episodes > 2), "after {moved:?}");
         assert_eq!(moved.is_some(), others == 0, "beside {others}");
     }
+}
+
+/// Beside foreign load two parties that slept on one processor try what they make awake: one of them moves.
+#[test]
+fn b_wakeful_tries_apart() {
+    thread_local! {
+        static MOVES: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(_: u32, _: Option<Crowd>) -> Option<Crowd> {
+            Some(Crowd { others: 2, processors: 2, lasts: true })
+        }
+        fn yields() {
+            // The other party has the processor, and comes.
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_micros(20) {}
+            arrive();
+        }
+        fn sleeps() {
+            arrive();
+        }
+        fn moves() {
+            MOVES.set(MOVES.get() + 1);
+        }
+    }
+
+    fn arrive() {
+        if let Some(arrive) = ARRIVE.take() {
+            arrive();
+        }
+    }
+
+    let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(2));
+    let began = Instant::now();
+    while MOVES.get() == 0 && began.elapsed() < Duration::from_secs(10) {
+        let other = barrier.clone();
+        ARRIVE.set(Some(Box::new(move || other.arrive_only())));
+        barrier.wait();
+    }
+    assert_eq!(MOVES.get(), 1);
+}
+
+/// Who comes back from a yield when the others sleep does not know how many of them are awake: it sleeps.
+#[test]
+fn b_wakeful_back_when_the_others_sleep() {
+    static RUNNABLE: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+        static AWAY: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Load;
+    impl Twist for Load {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(awake: u32, _: Option<Crowd>) -> Option<Crowd> {
+            let others = RUNNABLE.load(Relaxed).saturating_sub(awake);
+            Some(Crowd { others, processors: 2, lasts: true })
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            if let Some(away) = AWAY.take() {
+                away();
+            }
+        }
+        fn sleeps() {
+            if let Some(arrive) = ARRIVE.take() {
+                arrive();
+            }
+        }
+    }
+
+    RUNNABLE.store(0, Relaxed);
+    let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(4));
+    let others = barrier.clone();
+    ARRIVE.set(Some(Box::new(move || (0..2).for_each(|_| others.arrive_only()))));
+    let other = barrier.clone();
+    AWAY.set(Some(Box::new(move || {
+        let began = Instant::now();
+        RUNNABLE.store(9, Relaxed);
+        let (slept, sleeps) = mpsc::channel();
+        let other = other.clone();
+        std::thread::spawn(move || {
+            ARRIVE.set(Some(Box::new(move || slept.send(()).unwrap())));
+            other.wait();
+        });
+        sleeps.recv().unwrap();
+        // Of the four parties and the others' threads.
+        RUNNABLE.store(3, Relaxed);
+        while began.elapsed() < Duration::from_nanos(sync::barrier::long_ns::<Linux>() * 2) {}
+    })));
+    barrier.wait();
+    assert_eq!(YIELDS.get(), 1);
 }
 
 /// A barrier that is made beside foreign load knows of it, though its parties are not there yet: one that

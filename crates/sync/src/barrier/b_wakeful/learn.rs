@@ -13,7 +13,7 @@
 //! | phase | waiters | a judgement |
 //! |---|---|---|
 //! | awake | spin, yield | foreign load: asleep |
-//! | asleep | sleep at once | no foreign load: awake. The work is little, or nobody can tell of load: trial |
+//! | asleep | sleep at once | no foreign load: awake. Rounds are short, or nobody can tell of load: trial |
 //! | trial | spin, yield in spite of load | no foreign load: awake. Fewer rounds than asleep: asleep |
 //!
 //! [`Platform::crowd`] tells of foreign load, a look a millisecond. Threads that are awake go to sleep for a
@@ -26,9 +26,11 @@
 //! Asleep, with more threads than processors and little work, all sleep on one processor, their *home*, if
 //! that makes more rounds.
 //!
-//! Beside foreign load a round of little work may be faster awake: its waiters then run at the same time or
-//! not at all. A trial finds out. It lasts for as long as it makes at least as many rounds as the threads
-//! made asleep.
+//! Beside foreign load short rounds may be faster awake: their waiters then run at the same time or not at
+//! all. A trial finds out. It lasts for as long as it makes at least as many rounds as the threads made
+//! asleep. It begins where they slept, often on one processor: with a processor for each, a waiter whose
+//! yield another party takes moves away. With more threads than processors, some of those who wait soon
+//! sleep. Then a trial is no time to tell from what runs that the load has gone.
 //!
 //! All words are hints, and races between writers lose a lesson, no more.
 
@@ -149,11 +151,15 @@ impl<P: Platform> Learn<P> {
             P::yield_now();
             now = P::now_ns();
             let away = now - before;
-            if away > limits::long::<P>() {
+            // Asleep, only who ends a round knows how many of ours are awake.
+            if away > limits::long::<P>() && self.phase.load(Relaxed) & ASLEEP == 0 {
                 self.judge(episodes, now, parties);
             }
-            if !trial && parties <= processors {
-                self.move_apart(episodes, now, away);
+            if parties <= processors {
+                match trial {
+                    true => self.try_apart(parties, away),
+                    false => self.move_apart(episodes, now, away),
+                }
             }
             if done() {
                 return;
@@ -204,6 +210,22 @@ impl<P: Platform> Learn<P> {
         }
     }
 
+    /// The same in a trial, which begins where the threads slept: often on one processor. A yield that took
+    /// less than a slice was taken by one of ours.
+    fn try_apart(&self, parties: u32, away: u64) {
+        let phase = self.phase.load(Relaxed);
+        let shares = away > limits::switch::<P>() && away < P::costs().slice / 2;
+        let moved = (phase / LOOK) & MOST_LOOKS;
+        if shares
+            && phase & TRIAL != 0
+            && moved + 1 < parties
+            && moved < MOST_LOOKS
+            && self.phase.compare_exchange(phase, phase + LOOK, Relaxed, Relaxed).is_ok()
+        {
+            P::migrate(None);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn moved_apart(&self, episodes: &Episodes<P>, now: u64, away: u64, phase: u32, next: &apart::Next) {
@@ -231,13 +253,18 @@ impl<P: Platform> Learn<P> {
         let load = Self::load(episodes, now, awake);
         if phase & (ASLEEP | TRIAL) == 0 {
             self.judge_awake(episodes, now, &sample, load);
-        } else if load == Some(Load::None) {
+        } else if load == Some(Load::None) && (phase & ASLEEP != 0 || Self::fit(episodes)) {
             self.enter(episodes, 0, now);
         } else if phase & ASLEEP != 0 {
             self.judge_asleep(episodes, now, &sample, load);
         } else {
             self.judge_trial(episodes, now, &sample);
         }
+    }
+
+    /// Is there a processor for each?
+    fn fit(episodes: &Episodes<P>) -> bool {
+        episodes.parties() <= P::processors()
     }
 
     fn judge_awake(&self, episodes: &Episodes<P>, now: u64, sample: &Sample, load: Option<Load>) {
@@ -269,8 +296,10 @@ impl<P: Platform> Learn<P> {
         let looks = ((phase / LOOK) & MOST_LOOKS) + 1;
         let made = (sample.rounds + 1).min(MOST_RATE);
         let parties = episodes.parties();
-        let little = sample.rounds.saturating_mul(parties * LITTLE_US) > RATE_MS * 1_000;
-        if (little || load.is_none()) && looks >= 1 << (2 * failures) {
+        let shorter = |us| sample.rounds.saturating_mul(us) > RATE_MS * 1_000;
+        let fit = Self::fit(episodes);
+        let short_us = if fit { SHORT_US.max(parties * LITTLE_US) } else { parties * LITTLE_US };
+        if (shorter(short_us) || load.is_none()) && looks >= 1 << (2 * failures) {
             self.enter(episodes, TRIAL | (rate.max(made) * RATE) | failures, now);
             return;
         }
@@ -278,7 +307,7 @@ impl<P: Platform> Learn<P> {
         let kept = (looks.min(MOST_LOOKS) * LOOK) | failures;
         self.enter(episodes, ASLEEP | (rate.max(made) * RATE) | kept, now);
         let home = match home {
-            _ if !little || parties <= P::processors() => 0,
+            _ if fit || !shorter(parties * LITTLE_US) => 0,
             0 => P::running_on().map_or(NEW, |here| NEW | (here + 1)),
             home if home & NEW != 0 && made < rate => NEW,
             home => home & !NEW,
@@ -299,10 +328,11 @@ impl<P: Platform> Learn<P> {
     fn judge_trial(&self, episodes: &Episodes<P>, now: u64, sample: &Sample) {
         let phase = self.phase.load(Relaxed);
         let (asleep, failures) = ((phase / RATE) & MOST_RATE, phase & FAILURES);
-        let hopeless = sample.elapsed_ms >= TRIAL_MS / 2 && sample.rounds * 4 < asleep;
-        if sample.elapsed_ms >= TRIAL_MS && sample.rounds >= asleep {
+        let trial_ms = if Self::fit(episodes) { FIT_TRIAL_MS } else { TRIAL_MS };
+        let hopeless = sample.elapsed_ms >= trial_ms / 2 && sample.rounds * 4 < asleep;
+        if sample.elapsed_ms >= trial_ms && sample.rounds >= asleep {
             self.enter(episodes, TRIAL | (asleep * RATE), now);
-        } else if sample.elapsed_ms >= TRIAL_MS || hopeless {
+        } else if sample.elapsed_ms >= trial_ms || hopeless {
             self.enter(episodes, ASLEEP | (failures + 1).min(FAILURES), now);
         }
     }

@@ -36,8 +36,14 @@ pub const REST_MS: u32 = 16;
 /// COST: us a thread and round, asleep, below which the work is little. Beside two busy processes a
 /// round of 1 us takes 5 to 8 a thread, of 20 us 20 to 45 (2 to 32 threads).
 pub const LITTLE_US: u32 = 16;
+/// us a round, asleep, below which threads with a processor for each may gain by a trial, however few they
+/// are. A region of two threads that do nothing takes 8 to 62 us, on one processor or on two.
+pub const SHORT_US: u32 = 4 * LITTLE_US;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
 pub const TRIAL_MS: u32 = 8;
+/// With a processor for each: from one processor it takes the system's balance and two slices until all run
+/// at the same time.
+pub const FIT_TRIAL_MS: u32 = 4 * TRIAL_MS;
 /// COST: pauses for which a waiter spins between two yields, with a processor for each: 200 us, much less
 /// than a slice and more than the processors' ticks are apart.
 pub const PERSIST_PAUSES: u32 = 5_000;
