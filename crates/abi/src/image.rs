@@ -40,6 +40,10 @@ const MACHINE: u16 = 40;
 pub const HEAD: usize = 896;
 /// BOUND: bytes of stack. The end of a dynamic linker's path has its name.
 const NAME: usize = 64;
+/// Before our path in `LD_PRELOAD` of a program whose dynamic linker may be musl's, which does not find it
+/// then. From the folder of any program to the root: `..` of the root is the root.
+pub const ORIGIN: &[u8] = b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../..\
+    /../../../../../../../..";
 /// The kernel follows so many interpreters of interpreters.
 pub const INTERPRETERS: usize = 5;
 

@@ -12,6 +12,7 @@
 //! - B1. Before a section's lock: `busy` is one more. B2. After the release: one less. If it is 0 now and
 //!   something was put off, that is done, and then forgotten.
 //! - H1. A wake-up in a thread that is busy is put off.
+//! - H2. First the word, then the count, each by one instruction: a handler may have interrupted another one.
 //!
 //! # Memory order
 //! All is of one thread. The assembly, or a compiler's fence, keeps B1 before the lock and B2 behind it. A
@@ -98,55 +99,89 @@ mod own {
         value
     }
 
-    pub fn put(word: usize, count: u32) {
+    pub fn set_word(word: usize) {
         // SAFETY: as above.
         unsafe {
             own_asm!("wakeful_busy", "mov qword ptr fs:[{a} + 8], {v}",
                 v = in(reg) word, options(nostack, preserves_flags));
-            own_asm!("wakeful_busy", "mov dword ptr fs:[{a} + 4], {v:e}",
-                v = in(reg) count, options(nostack, preserves_flags));
+        }
+    }
+
+    /// Makes `word` this if it is 0. Returns what it was.
+    pub fn claim(word: usize) -> usize {
+        let mut was = 0;
+        // SAFETY: as above.
+        unsafe {
+            own_asm!("wakeful_busy", "cmpxchg qword ptr fs:[{a} + 8], {v}",
+                v = in(reg) word, inout("rax") was, options(nostack));
+        }
+        was
+    }
+
+    pub fn clear_count() {
+        // SAFETY: as above.
+        unsafe {
+            own_asm!("wakeful_busy", "mov dword ptr fs:[{a} + 4], 0", options(nostack, preserves_flags))
+        };
+    }
+
+    pub fn count(more: u32) {
+        // SAFETY: as above.
+        unsafe {
+            own_asm!("wakeful_busy", "add dword ptr fs:[{a} + 4], {v:e}", v = in(reg) more, options(nostack));
         }
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 mod own {
-    use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
-    use std::cell::Cell;
+    use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, compiler_fence};
 
     std::thread_local! {
-        static OWN: (Cell<u32>, Cell<u32>, Cell<usize>) =
-            const { (Cell::new(0), Cell::new(0), Cell::new(0)) };
+        static OWN: (AtomicU32, AtomicU32, AtomicUsize) =
+            const { (AtomicU32::new(0), AtomicU32::new(0), AtomicUsize::new(0)) };
     }
 
     #[inline(never)]
     pub fn add() {
-        OWN.with(|own| own.0.set(own.0.get() + 1));
+        OWN.with(|own| own.0.fetch_add(1, Relaxed));
         compiler_fence(SeqCst);
     }
 
     #[inline(never)]
     pub fn subtract() {
         compiler_fence(SeqCst);
-        OWN.with(|own| own.0.set(own.0.get() - 1));
+        OWN.with(|own| own.0.fetch_sub(1, Relaxed));
         compiler_fence(SeqCst);
     }
 
     #[inline(never)]
     pub fn state() -> u64 {
-        OWN.with(|own| u64::from(own.0.get()) | u64::from(own.1.get()) << 32)
+        OWN.with(|own| u64::from(own.0.load(Relaxed)) | u64::from(own.1.load(Relaxed)) << 32)
     }
 
     pub fn word() -> usize {
-        OWN.with(|own| own.2.get())
+        OWN.with(|own| own.2.load(Relaxed))
     }
 
     #[inline(never)]
-    pub fn put(word: usize, count: u32) {
-        OWN.with(|own| {
-            own.2.set(word);
-            own.1.set(count);
-        });
+    pub fn set_word(word: usize) {
+        OWN.with(|own| own.2.store(word, Relaxed));
+    }
+
+    #[inline(never)]
+    pub fn claim(word: usize) -> usize {
+        OWN.with(|own| own.2.compare_exchange(0, word, Relaxed, Relaxed)).unwrap_or_else(|was| was)
+    }
+
+    #[inline(never)]
+    pub fn clear_count() {
+        OWN.with(|own| own.1.store(0, Relaxed));
+    }
+
+    #[inline(never)]
+    pub fn count(more: u32) {
+        OWN.with(|own| own.1.fetch_add(more, Relaxed));
     }
 }
 
@@ -165,15 +200,15 @@ pub fn busy<T>(section: impl FnOnce() -> T) -> T {
 
 /// H1. False: the thread is in no section, and the caller wakes.
 pub fn put_off(word: *const AtomicU32, count: u32) -> bool {
-    let state = own::state();
-    if state as u32 == 0 {
+    if own::state() as u32 == 0 {
         return false;
     }
-    match ((state >> 32) as u32, own::word()) {
-        (0, _) => own::put(word.addr(), count.max(1)),
-        (before, other) if other == word.addr() => own::put(other, before.saturating_add(count)),
-        _ => own::put(ALL, u32::MAX),
+    // H2.
+    let was = own::claim(word.addr());
+    if was != 0 && was != word.addr() {
+        own::set_word(ALL);
     }
+    own::count(count.max(1));
     true
 }
 
@@ -182,7 +217,8 @@ pub fn put_off(word: *const AtomicU32, count: u32) -> bool {
 #[inline(never)]
 fn make_up() {
     let (count, word) = ((own::state() >> 32) as u32, own::word());
-    own::put(0, 0);
+    own::set_word(0);
+    own::clear_count();
     let make_up = MAKE_UP.load(Relaxed);
     if count != 0 && !make_up.is_null() {
         // SAFETY: `prepare` has stored such a function.

@@ -36,7 +36,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
     /// It keeps it. No carrier is kept spare. Where a thread that is [`Priority::Low`] spawns into such a
-    /// runtime of the usual priority, the new fiber may wait until a carrier has nothing to do.
+    /// runtime of the usual priority, the new fiber may wait until a carrier has nothing to do. So may a
+    /// movable fiber that another one lets in at a lock of the C library's.
     None,
     /// The sentinel looks every 2 ms, as it does where the kernel does not tell.
     Polled,

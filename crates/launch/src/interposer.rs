@@ -5,6 +5,8 @@ use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use linux::image::ORIGIN;
+
 /// The names of the views, as [`VIEW`](linux::environment::VIEW) takes them.
 pub fn views() -> impl Iterator<Item = &'static str> {
     linux::view::NAMES.iter().map(|(name, _)| *name)
@@ -42,13 +44,22 @@ pub fn preload_list(library: &Path) -> OsString {
 /// As [`preload_list`], before this list.
 pub fn prepend(library: &Path, list: &OsStr) -> OsString {
     let mut result = library.as_os_str().to_owned();
-    // The dynamic linker separates at both.
-    let others = list.as_bytes().split(|byte| b": ".contains(byte));
-    for other in others.filter(|other| !other.is_empty() && *other != library.as_os_str().as_bytes()) {
+    for other in entries(list).filter(|other| plain(other) != library.as_os_str().as_bytes()) {
         result.push(":");
         result.push(OsStr::from_bytes(other));
     }
     result
+}
+
+/// What is in such a list. The dynamic linker separates at both.
+pub(crate) fn entries(list: &OsStr) -> impl Iterator<Item = &[u8]> {
+    list.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty())
+}
+
+/// An entry as `run` wrote it: the interposer has put [`ORIGIN`] before that, if the program that began this
+/// one is static.
+pub(crate) fn plain(entry: &[u8]) -> &[u8] {
+    entry.strip_prefix(ORIGIN).unwrap_or(entry)
 }
 
 #[cfg(test)]
@@ -62,6 +73,7 @@ mod tests {
             ("/a.so /b.so", "/us.so:/a.so:/b.so"),
             ("/a.so:/us.so", "/us.so:/a.so"),
             (":", "/us.so"),
+            (&format!("{}/us.so:/a.so", std::str::from_utf8(ORIGIN).unwrap()), "/us.so:/a.so"),
         ] {
             assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use linux::image::is_closed;
 
 use crate::closure::{self, Object, Reach};
-use crate::interposer::VIEW_SYMBOL;
+use crate::interposer::{self, VIEW_SYMBOL};
 use crate::program;
 
 /// File name of the interposer.
@@ -140,12 +140,11 @@ is not wakeful's OpenMP runtime; {AGAIN}",
 }
 
 /// Is there nobody in this program who could use an OpenMP runtime? A library that the user preloads might.
-pub fn is_alone(interposer: &Path, image: &Path) -> bool {
-    let ours = [interposer.to_path_buf(), interposer.with_file_name(OPENMP_NAME)];
+pub fn is_alone(library: &Path, image: &Path) -> bool {
+    let ours = [library.to_path_buf(), library.with_file_name(OPENMP_NAME)];
     let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-    let mut entries =
-        preloaded.as_bytes().split(|byte| b": ".contains(byte)).filter(|entry| !entry.is_empty());
-    entries.all(|entry| ours.iter().any(|path| path.as_os_str().as_bytes() == entry))
+    interposer::entries(&preloaded)
+        .all(|entry| ours.iter().any(|path| path.as_os_str().as_bytes() == interposer::plain(entry)))
         && File::open(image).is_ok_and(|file| is_closed(file.as_raw_fd(), &mut [0; 4096], 0))
 }
 

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | ours: glibc, this processor | stays as it is, with the OpenMP runtime |
 //! | the same, and closed ([`abi::image`]) | loses the OpenMP runtime, which nobody there could call |
-//! | static, or musl's linker | our entries get [`PREFIX`], which glibc resolves and musl does not find: its own glibc children are reached |
+//! | static, or musl's linker | our entries get [`ORIGIN`], which glibc resolves and musl does not find: its own glibc children are reached |
 //! | all others | loses our entries; its children are not reached |
 //! | cannot be read | stays as it is |
 //!
@@ -30,7 +30,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, pid_t};
-use linux::image::{self, Fate, HEAD, INTERPRETERS, last_part};
+use linux::image::{self, Fate, HEAD, INTERPRETERS, ORIGIN, last_part};
 
 use crate::{real, tid};
 
@@ -40,10 +40,6 @@ type List = *const *const c_char;
 const VARIABLE: &[u8] = b"LD_PRELOAD=";
 /// Has the path of our OpenMP runtime.
 const OPENMP: &[u8] = linux::environment::OPENMP.c_name().to_bytes();
-/// From the folder of any program to the root: `..` of the root is the root.
-const PREFIX: &[u8] =
-    b"$ORIGIN/../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../../..";
-
 /// BOUND: bytes of stack. A longer path in PATH is not looked at.
 const PATH: usize = 768;
 unsafe extern "C" {
@@ -303,11 +299,11 @@ unsafe fn fitting(list: List, told: &Told, fate: Fate) -> Option<Mapping> {
         {
             return None;
         }
-        let more = VARIABLE.len() + PREFIX.len() + openmp.map_or(0, <[u8]>::len) + 2;
+        let more = VARIABLE.len() + ORIGIN.len() + openmp.map_or(0, <[u8]>::len) + 2;
         let (mut count, mut bytes) = (1, 0);
         while !(*list.add(count - 1)).is_null() {
             if let Some(value) = preloads(*list.add(count - 1)) {
-                bytes += more + value.len() + entries(value).count() * (PREFIX.len() + 1);
+                bytes += more + value.len() + entries(value).count() * (ORIGIN.len() + 1);
             }
             count += 1;
         }
@@ -339,7 +335,7 @@ unsafe fn fitting(list: List, told: &Told, fate: Fate) -> Option<Mapping> {
                         Fate::Loads | Fate::Closed => [entry, b""],
                         _ if !is_ours(entry) => [entry, b""],
                         Fate::Ignores if entry.starts_with(b"$ORIGIN/") => [entry, b""],
-                        Fate::Ignores if entry.starts_with(b"/") => [PREFIX, entry],
+                        Fate::Ignores if entry.starts_with(b"/") => [ORIGIN, entry],
                         _ => continue,
                     };
                     add(separator);

@@ -105,8 +105,11 @@ pub extern "C" fn wakeful_preload_priority(priority: core::ffi::c_int) -> core::
 }
 
 extern "C" fn constructor() {
-    // Each child that a shell forks would look for it anew.
+    // Each child that a shell forks would look for it anew. A signal handler may be the first to use the
+    // others, and must not look for them.
     real::address::execve();
+    real::address::sem_init();
+    real::address::sem_post();
     choice::decide();
     linux::inherit();
     rwlock_choice::decide();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C library's own functions, for what we leave to it.
 //!
-//! Looked up behind us (`RTLD_NEXT`): `execve` at load, all others when the first thread is created, or on first use before that. Most
-//! programs that a preloaded library comes into use no other.
+//! Looked up behind us (`RTLD_NEXT`): `execve`, `sem_init` and `sem_post` at load, all others when the first
+//! thread is created, or on first use before that. Most programs that a preloaded library comes into use no
+//! other.
 //! The condition variables have two generations of symbols (`GLIBC_2.2.5` kept a pointer in the object);
 //! we ask for the newer by version.
 

@@ -24,7 +24,7 @@ pub struct Words {
 /// # Safety
 /// Points to such a structure.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wakeful_preload_words(words: *mut Words) -> c_int {
+pub unsafe extern "C" fn wakeful_preload_words_1(words: *mut Words) -> c_int {
     #[cfg(target_arch = "x86_64")]
     {
         let (held, yields) = crate::held::at();

@@ -167,7 +167,7 @@ static inline int yields_at(pthread_mutex_t *mutex)
 
 COLD int knows_wakeful_mutex(void)
 {
-	int (*fill)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "wakeful_preload_words");
+	int (*fill)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "wakeful_preload_words_1");
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	uint32_t stamp;
 	int result;

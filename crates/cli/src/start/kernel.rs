@@ -61,6 +61,7 @@ use numbers::*;
 const HERE: usize = -100isize as usize;
 const READ_ONLY: usize = 0;
 const NO_WAIT: usize = 0o4000;
+const NO_TERMINAL: usize = 0o400;
 const CLOSE_ON_EXEC: usize = 0o2000000;
 
 /// What went wrong: errno.
@@ -91,7 +92,7 @@ pub struct Status {
 impl File {
     /// Opens it; if `is_final`, not by a link.
     pub fn open(path: &CStr, is_final: bool) -> Result<Self, Error> {
-        let flags = READ_ONLY | NO_WAIT | CLOSE_ON_EXEC | if is_final { NO_FOLLOW } else { 0 };
+        let flags = READ_ONLY | NO_WAIT | NO_TERMINAL | CLOSE_ON_EXEC | if is_final { NO_FOLLOW } else { 0 };
         // SAFETY: a C string.
         outcome(unsafe { call(OPEN, [HERE, path.as_ptr().expose_provenance(), flags, 0, 0, 0]) })
             .map(|fd| Self(fd as i32))

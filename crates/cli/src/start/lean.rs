@@ -65,10 +65,13 @@ impl Text {
     }
 }
 
-/// A path's folder.
+/// A path's folder. The root, which is "", is in itself.
 fn folder(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte == b'/');
-    end.and_then(|end| path.get(..end)).unwrap_or(b".")
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(end) => path.get(..end).unwrap_or_default(),
+        None if path.is_empty() => path,
+        None => b".",
+    }
 }
 
 /// The value in an entry of the environment, if it is this variable's.
@@ -297,8 +300,11 @@ pub unsafe extern "C" fn begin(stack: *const usize) -> ! {
         let more = (0..).map(|index| list.add(index)).find(|&at| (*at).is_null()).unwrap_or(list);
         Start { count, words, list, more: more.add(1).cast() }
     };
-    let path = start.program();
-    let here = path.as_ref().map_or(&b"."[..], |path| folder(path.bytes()));
+    let Some(path) = start.program() else {
+        kernel::say(b"wakeful: its own path is too long: install it elsewhere\n");
+        kernel::exit(FAILED);
+    };
+    let here = folder(path.bytes());
     match start.command() {
         Some(command) => {
             start.run(command, here);
