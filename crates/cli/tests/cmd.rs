@@ -364,7 +364,8 @@ fn run_alone() {
             .args(words)
             .env("PATH", format!("/no/such/folder:{}", at.display()))
             .env("WAKEFUL_LOCK", lock);
-        for name in ["WAKEFUL_PRELOAD", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD"] {
+        // cargo sets the last, with which a program may find libraries elsewhere.
+        for name in ["WAKEFUL_PRELOAD", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
         if lock.is_empty() {
