@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_long};
 
 pub use abi::cache::Cache;
-pub use abi::image::{Fate, HEAD, INTERPRETERS, KNOWN, Note, last_part, runtime};
+pub use abi::image::{Fate, HEAD, INTERPRETERS, KNOWN, Note, ORIGIN, last_part, runtime};
 use abi::image::{File, look as look_at};
 
 /// Reads from a place in a file as much as there is. A file that cannot be read is empty. It is a system
