@@ -350,6 +350,16 @@ fn doctor_survives_what_would_kill_it() {
     assert!(stdout.contains("WAKEFUL_VIEW=none"), "{stdout}");
 }
 
+/// The command itself is static, and that is nobody's business.
+#[test]
+fn run_in_run() {
+    let wakeful = env!("CARGO_BIN_EXE_wakeful");
+    let mut command = Command::new(wakeful);
+    command.args(["run", wakeful, "run", "sh", "-c", "echo ${LD_PRELOAD##*/}"]).env_remove("LD_PRELOAD");
+    let expected = (Some(0), "libwakeful_preload.so\n".to_owned(), String::new());
+    assert_eq!(outcome(&mut command), expected);
+}
+
 /// `wakeful` does `run` itself for most programs, and for the rest it needs its other parts.
 #[test]
 fn run_alone() {

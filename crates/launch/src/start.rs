@@ -16,7 +16,7 @@ use crate::closure::Reach;
 use crate::interposer::{Interposer, preload_list, prepend, views};
 use crate::library::{self, OpenMp};
 use crate::names::{check_lock, check_rwlock, check_view};
-use crate::program::{self, Program};
+use crate::program::{self, Obstacle, Program};
 use crate::{probe, sigpipe, streams, suggest};
 
 /// What to run and with what.
@@ -151,8 +151,12 @@ impl Launch {
         let path =
             program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
-        let program =
+        let mut program =
             program::inspect(&path).unwrap_or_else(|_| Program { image: path.clone(), obstacle: None });
+        // Our own command has no C library, but becomes one that has.
+        if program.image.ends_with("wakeful") {
+            program.obstacle.take_if(|obstacle| *obstacle == Obstacle::Static);
+        }
         let library = library::find()?;
         let helped = program.obstacle.is_none();
         let openmp =
