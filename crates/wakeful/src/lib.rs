@@ -59,7 +59,7 @@
 //! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
 //! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] of [`ByHolder`] 192 and the data in lines of 64; all can
 //! stand in a `static`, and their bytes are zero when nobody uses them. After a fork the child may use them
-//! as its parent could.
+//! as its parent could. What another thread held then stays held.
 //!
 //! A [`Delegated<T>`] of [`ByServer`] is none of these: it is made at run time, allocates, and cannot be
 //! used in a forked child.

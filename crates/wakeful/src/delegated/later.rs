@@ -64,7 +64,7 @@ struct Whole<T, F, R, W: Way = ByHolder> {
 impl<T: Send + 'static, W: Way + 'static> Delegated<T, W> {
     /// Leaves a section to the thread that has the lock, or to the server, and returns at once. If there is
     /// no server and nobody has the lock, or the lock does not delegate just now, this runs the section as
-    /// [`run`](Self::run) does.
+    /// [`run`](Self::run) does, and waits for the lock. So who has the guard must not call it.
     ///
     /// A server runs it as soon as it can. Else a section that nobody has begun by then is run by
     /// [`SectionHandle::wait`], or where the handle is dropped. So it may run later than the caller's next
