@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful scheduler`: the sched_ext scheduler, as a background process that programs ask to be taken in.
 //!
-//! A client sends one word, and gets one line: `join` (the handle of its arena, with the descriptors), `status` (a JSON object) or
-//! `stop` (root only). Whom to take in, the kernel says, not the client.
+//! A client sends one word, and gets one line: `join` (the handle of its arena, with the descriptors),
+//! `status` (a JSON object) or `stop` (root only). Whom to take in, the kernel says, not the client.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

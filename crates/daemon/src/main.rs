@@ -114,10 +114,10 @@ fn have_descriptors() {
     }
 }
 
-/// Who asks waits for us to run, on processors that are loaded. As a real-time task we run before everybody
-/// else, also before other control groups and sessions, between which a nice value decides nothing; not more
-/// than 95 % of a second, the kernel sees to that (`sched_rt_runtime_us`).
-/// Else with the most weight, and in slices so short that the kernel lets us preempt.
+/// Programs that ask wait until we run, on processors that are loaded. As a real-time task we run before all
+/// others, also before other control groups and sessions, between which a nice value decides nothing. We run
+/// for 95 % of a second at most; the kernel sees to that (`sched_rt_runtime_us`). Else with the most weight,
+/// and in slices so short that the kernel lets us preempt.
 fn hurry(realtime: bool) {
     /// BOUND: ns; the shortest slice that Linux grants.
     const SLICE_NS: u64 = 100_000;

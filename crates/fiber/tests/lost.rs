@@ -80,20 +80,26 @@ fn an_unpark_outlives_a_sleep() {
     });
 }
 
+/// A fiber of this carrier that has begun, and gives way once. It says when it has ended.
+fn neighbour() -> Arc<AtomicBool> {
+    let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (its_begin, its_end) = (begun.clone(), ended.clone());
+    drop(thread::spawn(move || {
+        its_begin.store(true, Relaxed);
+        thread::yield_now();
+        its_end.store(true, Relaxed);
+    }));
+    while !begun.load(Relaxed) {
+        thread::yield_now();
+    }
+    ended
+}
+
 /// Whoever spawns and joins without end lets the others of its carrier go on.
 #[test]
 fn a_joiner_lets_its_neighbours_run() {
     in_time(Activations::None, || {
-        let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (its_begin, its_end) = (begun.clone(), ended.clone());
-        drop(thread::spawn(move || {
-            its_begin.store(true, Relaxed);
-            thread::yield_now();
-            its_end.store(true, Relaxed);
-        }));
-        while !begun.load(Relaxed) {
-            thread::yield_now();
-        }
+        let ended = neighbour();
         while !ended.load(Relaxed) {
             thread::spawn(|| ()).join().unwrap();
         }
@@ -124,16 +130,8 @@ fn a_joiner_passes_its_seat() {
 #[test]
 fn whoever_gives_way_lets_its_neighbours_run() {
     in_time(Activations::Told, || {
-        let (begun, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (its_begin, its_end, seen) = (begun.clone(), ended.clone(), ended.clone());
-        drop(thread::spawn(move || {
-            its_begin.store(true, Relaxed);
-            thread::yield_now();
-            its_end.store(true, Relaxed);
-        }));
-        while !begun.load(Relaxed) {
-            thread::yield_now();
-        }
+        let ended = neighbour();
+        let seen = ended.clone();
         // It begins on another carrier when this one blocks, and has the seat whenever this one comes back.
         drop(thread::spawn(move || {
             while !seen.load(Relaxed) {

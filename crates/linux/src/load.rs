@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many threads, of all programs, compete for the processors?
 //!
-//! The fourth field of `/proc/loadavg` counts the threads of the whole machine that run or could run at this moment; it is no average. That
-//! tells about the processors of this program only if it may use all of them. In a container the file tells of the host, or
-//! (lxcfs) of the container, or is not there. It is opened anew for each look, because this program may close what it did not open.
+//! The fourth field of `/proc/loadavg` counts the threads of the whole machine that run or could run at this
+//! moment; it is no average. That tells about the processors of this program only if it may use all of them. In
+//! a container the file tells of the host, or (lxcfs) of the container, or is not there. It is opened anew for
+//! each look, because this program may close what it did not open.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -13,7 +14,8 @@ use platform::{Crowd, Platform};
 
 use crate::{Linux, futex, processors, registry};
 
-/// Processors of the machine that are online, as of the last look; above them, how often our own had changed then. 0 before the first look.
+/// Processors of the machine that are online, as of the last look; above them, how often our own had changed
+/// then. 0 before the first look.
 static MACHINE: AtomicU32 = AtomicU32::new(0);
 const COUNT: u32 = (1 << 16) - 1;
 
@@ -61,7 +63,8 @@ impl Look {
         (before as u64) << 48 | (self.runnable.unwrap_or(UNTOLD) as u64) << 32 | self.tick as u64
     }
 
-    /// The next one. Threads that are here for less than a millisecond, as the kernel's own are, come and go between two.
+    /// The next one. Threads that are here for less than a millisecond, as the kernel's own are, come and go
+    /// between two.
     fn next(self, tick: u32, runnable: Option<u32>) -> Self {
         let runnable = runnable.map(|count| count.min(MOST) as u16);
         let recent = self.runnable.filter(|_| tick.wrapping_sub(self.tick) <= APART);

@@ -151,7 +151,7 @@ impl Start {
 
     /// Becomes the program with this word, if that can be done here. Returns if not.
     fn run(&self, command: usize, here: &[u8]) -> Option<()> {
-        // Who is preloaded already may need more of us.
+        // A library that is preloaded already may need more of us.
         if self.variable(LD_PRELOAD).is_some() {
             return None;
         }

@@ -271,6 +271,17 @@ fn b_wakeful_sleeping_through_episodes() {
     }
 }
 
+thread_local! {
+    // What the others do when this test's thread waits, once.
+    static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+}
+
+fn arrive() {
+    if let Some(arrive) = ARRIVE.take() {
+        arrive();
+    }
+}
+
 /// Beside foreign load that lasts who waits sleeps at once, from the first episode on; when the load has
 /// gone, it stays awake. It does so, too, if one look has seen a load.
 #[test]
@@ -280,7 +291,6 @@ fn b_wakeful_beside_foreign_load() {
     thread_local! {
         static YIELDS: Cell<u32> = const { Cell::new(0) };
         static SLEEPS: Cell<u32> = const { Cell::new(0) };
-        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, Default)]
@@ -303,12 +313,6 @@ fn b_wakeful_beside_foreign_load() {
     }
 
     /// The others come as soon as the waiter has decided.
-    fn arrive() {
-        if let Some(arrive) = ARRIVE.take() {
-            arrive();
-        }
-    }
-
     for parties in [2, 3] {
         OTHERS.store(1, Relaxed);
         let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(parties));
@@ -340,7 +344,6 @@ fn b_wakeful_on_one_processor() {
     static OTHERS: AtomicU32 = AtomicU32::new(0);
     thread_local! {
         static MOVES: Cell<u32> = const { Cell::new(0) };
-        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, Default)]
@@ -366,12 +369,6 @@ fn b_wakeful_on_one_processor() {
         }
     }
 
-    fn arrive() {
-        if let Some(arrive) = ARRIVE.take() {
-            arrive();
-        }
-    }
-
     for others in [0, 1] {
         OTHERS.store(others, Relaxed);
         let barrier = Arc::new(BWakeful::<Twisted<Linux, Shared>>::new(2));
@@ -393,7 +390,6 @@ fn b_wakeful_on_one_processor() {
 fn b_wakeful_tries_apart() {
     thread_local! {
         static MOVES: Cell<u32> = const { Cell::new(0) };
-        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, Default)]
@@ -419,12 +415,6 @@ fn b_wakeful_tries_apart() {
         }
     }
 
-    fn arrive() {
-        if let Some(arrive) = ARRIVE.take() {
-            arrive();
-        }
-    }
-
     let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(2));
     let began = Instant::now();
     while MOVES.get() == 0 && began.elapsed() < Duration::from_secs(10) {
@@ -435,13 +425,12 @@ fn b_wakeful_tries_apart() {
     assert_eq!(MOVES.get(), 1);
 }
 
-/// Who comes back from a yield when the others sleep does not know how many of them are awake: it sleeps.
+/// A thread that is back from a yield when the others sleep does not know how many are awake. So it sleeps.
 #[test]
 fn b_wakeful_back_when_the_others_sleep() {
     static RUNNABLE: AtomicU32 = AtomicU32::new(0);
     thread_local! {
         static YIELDS: Cell<u32> = const { Cell::new(0) };
-        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
         static AWAY: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
@@ -462,9 +451,7 @@ fn b_wakeful_back_when_the_others_sleep() {
             }
         }
         fn sleeps() {
-            if let Some(arrive) = ARRIVE.take() {
-                arrive();
-            }
+            arrive();
         }
     }
 
@@ -498,7 +485,6 @@ fn b_wakeful_made_before_its_parties() {
     static RUNNABLE: AtomicU32 = AtomicU32::new(1);
     thread_local! {
         static YIELDS: Cell<u32> = const { Cell::new(0) };
-        static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, Default)]
@@ -516,12 +502,6 @@ fn b_wakeful_made_before_its_parties() {
             arrive();
         }
         fn sleeps() {
-            arrive();
-        }
-    }
-
-    fn arrive() {
-        if let Some(arrive) = ARRIVE.take() {
             arrive();
         }
     }
