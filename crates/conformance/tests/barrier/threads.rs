@@ -276,6 +276,7 @@ thread_local! {
     static ARRIVE: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
 }
 
+/// The others come as soon as the waiter has decided.
 fn arrive() {
     if let Some(arrive) = ARRIVE.take() {
         arrive();
@@ -312,7 +313,6 @@ fn b_wakeful_beside_foreign_load() {
         }
     }
 
-    /// The others come as soon as the waiter has decided.
     for parties in [2, 3] {
         OTHERS.store(1, Relaxed);
         let barrier = Arc::new(BWakeful::<Twisted<Linux, Load>>::new(parties));
