@@ -20,8 +20,10 @@ use crate::{Cell, Machine};
 
 mod guests;
 mod hearing;
+mod posting;
 pub use guests::*;
 pub use hearing::*;
+pub use posting::*;
 
 std::thread_local! {
     /// Makes the fences of the models do nothing. A model runs all its threads on one thread of the system.

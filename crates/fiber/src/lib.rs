@@ -17,7 +17,7 @@ pub mod machine;
 mod overflow;
 mod page;
 pub mod policy;
-mod posts;
+pub mod posts;
 mod record;
 mod runtime;
 pub mod seats;

@@ -30,7 +30,9 @@
 //! waits, without `busy`: a handler cannot tell its own thread's lock from another's.
 //!
 //! # Checked by
-//! `tests/visits.rs`, by signals that come all the time.
+//! `conformance`: loom, shuttle, where a thread runs its handler before any of its steps; twins are caught
+//! whose handler does not ask, that make up for nothing, or too early, that are busy late, and that keep one
+//! word of two. And `tests/visits.rs`, by signals that come all the time.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
@@ -50,10 +52,80 @@ pub enum PutOff {
     All,
 }
 
+/// The words of one thread. Each step is one instruction: no handler runs in the midst of it.
+pub trait Words {
+    /// One section more.
+    fn add(&self);
+    /// One less.
+    fn subtract(&self);
+    /// `busy`, and `count` above it.
+    fn state(&self) -> u64;
+    /// Which one was put off.
+    fn word(&self) -> usize;
+    /// It is this one.
+    fn set_word(&self, word: usize);
+    /// Makes it this one if it is 0. Returns what it was.
+    fn claim(&self, word: usize) -> usize;
+    /// Nothing was put off.
+    fn clear_count(&self);
+    /// So many more were.
+    fn count(&self, more: u32);
+}
+
+/// The protocol: B1, B2, H1, H2.
+pub trait Posts: Words {
+    /// Runs a section that a wake-up may need: B1, B2. It does not switch.
+    #[inline(always)]
+    fn busy<T>(&self, section: impl FnOnce() -> T, make_up: impl FnOnce(PutOff)) -> T {
+        self.add();
+        let result = section();
+        self.subtract();
+        let state = self.state();
+        if state != 0 && state as u32 == 0 {
+            self.make_up(make_up);
+        }
+        result
+    }
+
+    /// H1. False: the thread is in no section, and the caller wakes.
+    fn put_off(&self, word: usize, count: u32) -> bool {
+        if self.state() as u32 == 0 {
+            return false;
+        }
+        // H2.
+        let was = self.claim(word);
+        if was != 0 && was != word {
+            self.set_word(ALL);
+        }
+        self.count(count.max(1));
+        true
+    }
+
+    /// B2. In no section a handler puts nothing off. One that comes in between may do this first.
+    #[cold]
+    #[inline(never)]
+    fn make_up(&self, make_up: impl FnOnce(PutOff)) {
+        let (count, word) = ((self.state() >> 32) as u32, self.word());
+        self.set_word(0);
+        self.clear_count();
+        if count != 0 {
+            make_up(match word {
+                ALL => PutOff::All,
+                word => PutOff::Some(core::ptr::without_provenance(word), count),
+            });
+        }
+    }
+}
+
+impl<W: Words> Posts for W {}
+
+/// Those of the calling thread.
+struct Own;
+
 static MAKE_UP: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
 /// To be called before there are guests.
-pub fn prepare(make_up: MakeUp) {
+pub(crate) fn prepare(make_up: MakeUp) {
     MAKE_UP.store(make_up as *mut (), Relaxed);
 }
 
@@ -64,71 +136,70 @@ mod own {
     // `busy` and `count` of 32 bits, `word` of 64.
     own_variable!("wakeful_busy", size 16, align 3);
 
-    #[inline(always)]
-    pub fn add() {
-        // SAFETY: this thread's own variable.
-        unsafe { own_asm!("wakeful_busy", "add dword ptr fs:[{a}], 1", options(nostack)) };
-    }
-
-    /// One instruction: no handler runs in the midst of it.
-    #[inline(always)]
-    pub fn subtract() {
-        // SAFETY: as above.
-        unsafe { own_asm!("wakeful_busy", "sub dword ptr fs:[{a}], 1", options(nostack)) };
-    }
-
-    /// `busy`, and `count` above it.
-    #[inline(always)]
-    pub fn state() -> u64 {
-        let value: u64;
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "mov {v}, qword ptr fs:[{a}]",
-                v = lateout(reg) value, options(nostack, preserves_flags));
+    impl super::Words for super::Own {
+        #[inline(always)]
+        fn add(&self) {
+            // SAFETY: this thread's own variable.
+            unsafe { own_asm!("wakeful_busy", "add dword ptr fs:[{a}], 1", options(nostack)) };
         }
-        value
-    }
 
-    pub fn word() -> usize {
-        let value: usize;
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "mov {v}, qword ptr fs:[{a} + 8]",
-                v = lateout(reg) value, options(nostack, preserves_flags));
+        #[inline(always)]
+        fn subtract(&self) {
+            // SAFETY: as above.
+            unsafe { own_asm!("wakeful_busy", "sub dword ptr fs:[{a}], 1", options(nostack)) };
         }
-        value
-    }
 
-    pub fn set_word(word: usize) {
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "mov qword ptr fs:[{a} + 8], {v}",
+        #[inline(always)]
+        fn state(&self) -> u64 {
+            let value: u64;
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "mov {v}, qword ptr fs:[{a}]",
+                v = lateout(reg) value, options(nostack, preserves_flags));
+            }
+            value
+        }
+
+        fn word(&self) -> usize {
+            let value: usize;
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "mov {v}, qword ptr fs:[{a} + 8]",
+                v = lateout(reg) value, options(nostack, preserves_flags));
+            }
+            value
+        }
+
+        fn set_word(&self, word: usize) {
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "mov qword ptr fs:[{a} + 8], {v}",
                 v = in(reg) word, options(nostack, preserves_flags));
+            }
         }
-    }
 
-    /// Makes `word` this if it is 0. Returns what it was.
-    pub fn claim(word: usize) -> usize {
-        let mut was = 0;
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "cmpxchg qword ptr fs:[{a} + 8], {v}",
+        fn claim(&self, word: usize) -> usize {
+            let mut was = 0;
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "cmpxchg qword ptr fs:[{a} + 8], {v}",
                 v = in(reg) word, inout("rax") was, options(nostack));
+            }
+            was
         }
-        was
-    }
 
-    pub fn clear_count() {
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "mov dword ptr fs:[{a} + 4], 0", options(nostack, preserves_flags))
-        };
-    }
+        fn clear_count(&self) {
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "mov dword ptr fs:[{a} + 4], 0", options(nostack, preserves_flags))
+            };
+        }
 
-    pub fn count(more: u32) {
-        // SAFETY: as above.
-        unsafe {
-            own_asm!("wakeful_busy", "add dword ptr fs:[{a} + 4], {v:e}", v = in(reg) more, options(nostack));
+        fn count(&self, more: u32) {
+            // SAFETY: as above.
+            unsafe {
+                own_asm!("wakeful_busy", "add dword ptr fs:[{a} + 4], {v:e}", v = in(reg) more, options(nostack));
+            }
         }
     }
 }
@@ -142,90 +213,68 @@ mod own {
             const { (AtomicU32::new(0), AtomicU32::new(0), AtomicUsize::new(0)) };
     }
 
-    #[inline(never)]
-    pub fn add() {
-        OWN.with(|own| own.0.fetch_add(1, Relaxed));
-        compiler_fence(SeqCst);
-    }
+    impl super::Words for super::Own {
+        #[inline(never)]
+        fn add(&self) {
+            OWN.with(|own| own.0.fetch_add(1, Relaxed));
+            compiler_fence(SeqCst);
+        }
 
-    #[inline(never)]
-    pub fn subtract() {
-        compiler_fence(SeqCst);
-        OWN.with(|own| own.0.fetch_sub(1, Relaxed));
-        compiler_fence(SeqCst);
-    }
+        #[inline(never)]
+        fn subtract(&self) {
+            compiler_fence(SeqCst);
+            OWN.with(|own| own.0.fetch_sub(1, Relaxed));
+            compiler_fence(SeqCst);
+        }
 
-    #[inline(never)]
-    pub fn state() -> u64 {
-        OWN.with(|own| u64::from(own.0.load(Relaxed)) | u64::from(own.1.load(Relaxed)) << 32)
-    }
+        #[inline(never)]
+        fn state(&self) -> u64 {
+            OWN.with(|own| u64::from(own.0.load(Relaxed)) | u64::from(own.1.load(Relaxed)) << 32)
+        }
 
-    pub fn word() -> usize {
-        OWN.with(|own| own.2.load(Relaxed))
-    }
+        fn word(&self) -> usize {
+            OWN.with(|own| own.2.load(Relaxed))
+        }
 
-    #[inline(never)]
-    pub fn set_word(word: usize) {
-        OWN.with(|own| own.2.store(word, Relaxed));
-    }
+        #[inline(never)]
+        fn set_word(&self, word: usize) {
+            OWN.with(|own| own.2.store(word, Relaxed));
+        }
 
-    #[inline(never)]
-    pub fn claim(word: usize) -> usize {
-        OWN.with(|own| own.2.compare_exchange(0, word, Relaxed, Relaxed)).unwrap_or_else(|was| was)
-    }
+        #[inline(never)]
+        fn claim(&self, word: usize) -> usize {
+            let was = OWN.with(|own| own.2.compare_exchange(0, word, Relaxed, Relaxed));
+            was.unwrap_or_else(|was| was)
+        }
 
-    #[inline(never)]
-    pub fn clear_count() {
-        OWN.with(|own| own.1.store(0, Relaxed));
-    }
+        #[inline(never)]
+        fn clear_count(&self) {
+            OWN.with(|own| own.1.store(0, Relaxed));
+        }
 
-    #[inline(never)]
-    pub fn count(more: u32) {
-        OWN.with(|own| own.1.fetch_add(more, Relaxed));
+        #[inline(never)]
+        fn count(&self, more: u32) {
+            OWN.with(|own| own.1.fetch_add(more, Relaxed));
+        }
     }
 }
 
-/// Runs a section that a wake-up may need: B1, B2. It does not switch.
+/// [`Posts::busy`] in the calling thread.
 #[inline(always)]
-pub fn busy<T>(section: impl FnOnce() -> T) -> T {
-    own::add();
-    let result = section();
-    own::subtract();
-    let state = own::state();
-    if state != 0 && state as u32 == 0 {
-        make_up();
-    }
-    result
+pub(crate) fn busy<T>(section: impl FnOnce() -> T) -> T {
+    Own.busy(section, made_up)
 }
 
-/// H1. False: the thread is in no section, and the caller wakes.
-pub fn put_off(word: *const AtomicU32, count: u32) -> bool {
-    if own::state() as u32 == 0 {
-        return false;
-    }
-    // H2.
-    let was = own::claim(word.addr());
-    if was != 0 && was != word.addr() {
-        own::set_word(ALL);
-    }
-    own::count(count.max(1));
-    true
+/// [`Posts::put_off`] in the calling thread.
+pub(crate) fn put_off(word: *const AtomicU32, count: u32) -> bool {
+    Own.put_off(word.addr(), count)
 }
 
-/// B2. In no section a handler puts nothing off. One that comes in between may do this first.
-#[cold]
-#[inline(never)]
-fn make_up() {
-    let (count, word) = ((own::state() >> 32) as u32, own::word());
-    own::set_word(0);
-    own::clear_count();
+fn made_up(put_off: PutOff) {
     let make_up = MAKE_UP.load(Relaxed);
-    if count != 0 && !make_up.is_null() {
+    if !make_up.is_null() {
         // SAFETY: `prepare` has stored such a function.
         let make_up = unsafe { core::mem::transmute::<*mut (), MakeUp>(make_up) };
-        make_up(match word {
-            ALL => PutOff::All,
-            word => PutOff::Some(core::ptr::without_provenance(word), count),
-        });
+        make_up(put_off);
     }
 }

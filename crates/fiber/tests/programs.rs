@@ -81,3 +81,17 @@ fn a_walk_finds_the_same() {
     assert!(!one.starts_with("0 files"), "{one}");
     assert_eq!(found("fibers"), one);
 }
+
+/// Of many waits hardly one is long while a low fiber runs; the trace says so where there are no priorities.
+#[test]
+fn a_trace_shows_who_waited_for_whom() {
+    let status = |others| {
+        let output = example("priority_trace").args([others, "1", "200"]).output().unwrap();
+        eprint!("{}", String::from_utf8_lossy(&output.stdout));
+        output.status.code()
+    };
+    match status("one") {
+        Some(2) => eprintln!("skipped: no events of perf here"),
+        found => assert_eq!((found, status("low")), (Some(1), Some(0))),
+    }
+}

@@ -49,3 +49,9 @@ fn loom_visiting() {
     loom("a guest", 4, || visiting::<Loom, Guests<Loom>, NONE>(1));
     loom("two guests", 2, || visiting::<Loom, Guests<Loom>, NONE>(2));
 }
+
+#[test]
+fn loom_posting() {
+    loom("handlers that post", 2, || posting::<Loom, NONE>(false));
+    loom("handlers that post at once", 2, || posting::<Loom, NONE>(true));
+}

@@ -10,6 +10,8 @@ fn shuttle_all() {
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Blocks));
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Rests));
     shuttle(calling::<Shuttle, NONE>);
+    shuttle(|| posting::<Shuttle, NONE>(false));
+    shuttle(|| posting::<Shuttle, NONE>(true));
     shuttle(|| visiting::<Shuttle, Guests<Shuttle>, NONE>(3));
     shuttle(|| stealing::<Shuttle, Of<Shuttle>>(3, 8));
     shuttle(|| parking::<Shuttle, Token<Shuttle>>(4));

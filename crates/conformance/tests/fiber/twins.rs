@@ -31,6 +31,11 @@ fn loom_finds_the_broken() {
     finds("another block that is over", || coming_back::<Loom, STALE>(Then::Blocks));
     finds("a carrier that lies down while it is silenced", || coming_back::<Loom, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
+    finds("a handler that does not ask", || posting::<Loom, LOUD>(true));
+    finds("a section that makes up for nothing", || posting::<Loom, FORGETFUL>(true));
+    finds("a section that makes up too early", || posting::<Loom, PREMATURE>(true));
+    finds("a section that is busy late", || posting::<Loom, BUSY_LATE>(true));
+    finds("two words of which one is kept", || posting::<Loom, ONE_WORD>(true));
     finds("a guest without a fence", || visiting::<Loom, BrokenGuests<Loom, 1>, NONE>(1));
     finds("a release without a fence", || visiting::<Loom, BrokenGuests<Loom, 2>, NONE>(1));
     finds("a guest that is counted late", || visiting::<Loom, Guests<Loom>, LATE>(1));
@@ -55,6 +60,11 @@ fn shuttle_finds_the_broken() {
     finds("a block that is over", || coming_back::<Shuttle, STALE>(Then::Waits));
     finds("a carrier that lies down while it is silenced", || coming_back::<Shuttle, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
+    finds("a handler that does not ask", || posting::<Shuttle, LOUD>(true));
+    finds("a section that makes up for nothing", || posting::<Shuttle, FORGETFUL>(true));
+    finds("a section that makes up too early", || posting::<Shuttle, PREMATURE>(true));
+    finds("a section that is busy late", || posting::<Shuttle, BUSY_LATE>(true));
+    finds("two words of which one is kept", || posting::<Shuttle, ONE_WORD>(true));
     finds("a guest that is counted late", || visiting::<Shuttle, Guests<Shuttle>, LATE>(1));
     finds("a guest that is not counted", || visiting::<Shuttle, Guests<Shuttle>, EARLY_LEAVE>(2));
 }
