@@ -198,7 +198,8 @@ mod own {
         fn count(&self, more: u32) {
             // SAFETY: as above.
             unsafe {
-                own_asm!("wakeful_busy", "add dword ptr fs:[{a} + 4], {v:e}", v = in(reg) more, options(nostack));
+                own_asm!("wakeful_busy", "add dword ptr fs:[{a} + 4], {v:e}",
+                    v = in(reg) more, options(nostack));
             }
         }
     }
