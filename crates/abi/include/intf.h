@@ -54,6 +54,7 @@ enum wakeful_priority {
 	WAKEFUL_RUNNING_PRIORITY = 2,
 	WAKEFUL_LOCK_IMMEDIATE_WAITER = 3,
 	WAKEFUL_LOCK_HOLDER = 4,
+	WAKEFUL_AWAITED_HOLDER = 5, /* holds a lock, and one who waits for it says so */
 };
 
 /* Which view fills the arena. */

@@ -85,6 +85,8 @@ pub enum Priority {
     LockImmediateWaiter = 3,
     /// Holds a lock.
     LockHolder = 4,
+    /// Holds a lock, and did not say so: one who waits for it has.
+    AwaitedHolder = 5,
 }
 
 /// Which view fills the arena.
@@ -103,7 +105,8 @@ pub enum View {
 
 from_u32!(RunState: Unknown, Running, Preempted, Blocked; else Unknown);
 from_u32!(Wish: Preemptable, UnpreemptableSelf, UnpreemptableOther; else Preemptable);
-from_u32!(Priority: BarrierWaiter, LockWaiter, Running, LockImmediateWaiter, LockHolder; else Running);
+from_u32!(Priority: BarrierWaiter, LockWaiter, Running, LockImmediateWaiter, LockHolder, AwaitedHolder;
+    else Running);
 from_u32!(View: Unset, None, Perf, Bpf; else Unset);
 
 /// The partition block (KE-3).

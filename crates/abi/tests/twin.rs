@@ -78,6 +78,7 @@ fn rust_facts() -> Facts {
             Running = WAKEFUL_RUNNING_PRIORITY,
             LockImmediateWaiter = WAKEFUL_LOCK_IMMEDIATE_WAITER,
             LockHolder = WAKEFUL_LOCK_HOLDER,
+            AwaitedHolder = WAKEFUL_AWAITED_HOLDER,
         }
         View = wakeful_view {
             Unset = WAKEFUL_VIEW_UNSET,

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-use platform::{Atomic, AtomicInt as _};
+use platform::{Atomic, AtomicInt as _, Priority};
 use sync::barrier::{
     BSleep, BWakeful, BWakefulNode, Combined, RawBarrier, RawBarrierDrained, RawBarrierDynamic,
 };
+use sync::wait::publish;
 
 use crate::{Cell, Machine};
 
@@ -379,6 +380,42 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
     }
     barrier.wait();
     handles.into_iter().for_each(M::join);
+}
+
+/// Where a scheduler listens, who waits awake matters least of all (S6 of `wait::publish`), beside a lock
+/// that it holds more, and afterwards as before. `told` is called for each look that finds it so.
+pub fn publishing<M: Machine>(parties: u32, rounds: u32, told: fn()) {
+    let barrier = Arc::new(BWakeful::<M>::new(parties));
+    crate::bodies::together::<M>(parties, move |index| {
+        let me = M::register();
+        let own = [Priority::Running, Priority::LockImmediateWaiter][index as usize % 2];
+        publish::set_own::<M>(me, own);
+        for round in 0..rounds {
+            let holds = (index + round).is_multiple_of(2);
+            if holds {
+                publish::claim::<M>();
+                publish::entered::<M>();
+            }
+            let waits = if holds { Priority::LockImmediateWaiter } else { Priority::BarrierWaiter };
+            let before = M::priority(me);
+            if let Some(episode) = barrier.enter() {
+                barrier.await_or(&episode, || {
+                    let now = M::priority(me);
+                    assert!(now == before || now == waits, "it has another priority");
+                    if now == waits && now != before {
+                        told();
+                    }
+                    false
+                });
+            }
+            assert_eq!(M::priority(me), before, "a thread that came out is not as before");
+            if holds {
+                publish::left::<M>();
+            }
+            assert_eq!(M::priority(me), own, "a thread that came out and holds nothing is not as before");
+        }
+        publish::set_own::<M>(me, Priority::Running);
+    });
 }
 
 /// One waits for the others to have come, before it comes itself; it sees what they wrote.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use platform::{Atomic, Clock, Deadline, Ordering::*, Platform, Wait};
+use platform::{Atomic, Clock, Deadline, Ordering::*, Platform, Priority, Wait};
 use sync::condvar::{Step, Waiter, Wakeful};
 use sync::mutex::RawMutex;
 
@@ -194,6 +194,30 @@ pub fn signals_of<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
         }
     });
     monitor.locked(|this| assert_eq!(this.given.get(), this.taken.get()));
+}
+
+/// Where a scheduler listens, a standby matters less than those who work (S6 of `wait::publish`), and is as
+/// before when it has its signal. `told` is called for each that is seen to stand by so.
+pub fn publishing<M: Machine, C: Condvar<M>>(changed: C, rounds: u32, told: fn()) {
+    let monitor = Monitor::<M, sync::mutex::Native<M>, C>::of(changed);
+    let taker = Arc::new(M::AtomicU32::new(0));
+    let (ours, theirs) = (monitor.clone(), taker.clone());
+    let other = M::spawn(move || {
+        let me = M::register();
+        theirs.store(me.0, Release);
+        for _ in 0..rounds {
+            assert!(ours.take(None));
+            assert_eq!(M::priority(me), Priority::Running, "who has its signal is not as before");
+        }
+    });
+    for _ in 0..rounds {
+        let id = platform::ThreadId(taker.load(Acquire));
+        if M::priority(id) == Priority::LockWaiter {
+            told();
+        }
+        monitor.give(true);
+    }
+    M::join(other);
 }
 
 /// Signals only for those who wait already, and all of them get there.

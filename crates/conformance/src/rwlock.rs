@@ -11,6 +11,10 @@ use sync::rwlock::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgra
 use crate::bodies::together;
 use crate::{Cell, Machine};
 
+mod told;
+
+pub use told::publishing;
+
 /// A lock and what it protects.
 struct Shared<M: Machine, L> {
     lock: L,
@@ -142,20 +146,6 @@ pub fn exclusion_of<M: Machine, L: RawRwLock<M> + 'static>(lock: L, threads: u32
     let shared = Shared::<M, L>::of(lock);
     let ours = shared.clone();
     together::<M>(threads, move |index| (0..rounds).for_each(|round| ours.use_as(mixed(index, round))));
-    shared.finish();
-}
-
-/// No thread has another priority than others, neither inside nor while it waits.
-pub fn untold<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
-    let shared = Shared::<M, L>::new();
-    let ours = shared.clone();
-    together::<M>(threads, move |index| {
-        for round in 0..rounds {
-            let node = L::Node::default();
-            let _guard = ours.guard(&node, mixed(index, round));
-            assert!((1..=threads).all(|id| M::priority(ThreadId(id)) == Priority::Running), "one tells");
-        }
-    });
     shared.finish();
 }
 

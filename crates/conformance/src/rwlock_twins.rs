@@ -227,10 +227,15 @@ impl<P: Platform> RawRwLock<P> for GoesByTurn<P> {
     }
 }
 
-/// The default, with an upgrade that lets go in between.
-pub struct LetsGo<P: Platform>(Wakeful<P>);
+/// The default, with an upgrade that lets go in between; or with writers that tell for ever.
+pub struct Altered<P: Platform, const TELLS: bool>(Wakeful<P>);
 
-impl<P: Readers> RawRwLock<P> for LetsGo<P> {
+/// The default, with an upgrade that lets go in between.
+pub type LetsGo<P> = Altered<P, false>;
+/// The default, with writers that tell, and never untell.
+pub type TellsForEver<P> = Altered<P, true>;
+
+impl<P: Readers, const TELLS: bool> RawRwLock<P> for Altered<P, TELLS> {
     type Node = ();
 
     fn new() -> Self {
@@ -257,6 +262,9 @@ impl<P: Readers> RawRwLock<P> for LetsGo<P> {
         unsafe { self.0.try_write(node) }
     }
     unsafe fn unlock_write(&self, node: &()) {
+        if TELLS {
+            sync::wait::publish::entered::<P>();
+        }
         // SAFETY: see above.
         unsafe { self.0.unlock_write(node) };
     }

@@ -273,6 +273,21 @@ impl Twist for Listening {
     }
 }
 
+thread_local! {
+    /// Does somebody listen to the threads of this checker? See [`Ending`].
+    pub static LISTENS: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+}
+
+/// The same, while [`LISTENS`] says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending;
+
+impl Twist for Ending {
+    fn hands_off(_: bool) -> bool {
+        LISTENS.get()
+    }
+}
+
 /// The same, and nobody counts the locks that a thread holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;

@@ -390,7 +390,7 @@ fn count(threads: &[abi::Thread]) -> Threads {
         let wish = Wish::from_u32(thread.wish.load(Relaxed));
         // A lock that neither informs nor wishes says nothing here.
         let holds =
-            thread.priority.load(Relaxed) == Priority::LockHolder as u32 || wish == Wish::UnpreemptableSelf;
+            thread.priority.load(Relaxed) >= Priority::LockHolder as u32 || wish == Wish::UnpreemptableSelf;
         let wishes = wish != Wish::Preemptable;
         counts.known += 1;
         counts.running += u32::from(state == RunState::Running);

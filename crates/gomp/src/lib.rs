@@ -55,7 +55,7 @@ extern "C" fn wakeful_omp_version() -> *const core::ffi::c_char {
 }
 
 extern "C" fn constructor() {
-    linux::inherit();
+    linux::inherit_beside();
 }
 
 #[used]

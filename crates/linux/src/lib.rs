@@ -32,7 +32,7 @@ pub use kernel::Kernel;
 pub use load::yield_now_and_then;
 pub use processors::{Processors, throttling};
 pub use quota::Throttling;
-pub use registry::MOST_THREADS;
+pub use registry::{MOST_THREADS, Owner};
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;
 
@@ -66,6 +66,21 @@ pub fn inherit() {
     server::path();
     server::inherit();
     registry::prepare();
+}
+
+/// As [`inherit`], for a library beside the interposer: if that has inherited an observer, this library's
+/// registry is the interposer's, so that what its threads say is heard.
+pub fn inherit_beside() {
+    server::path();
+    server::inherit();
+    if !registry::adopt() {
+        registry::prepare();
+    }
+}
+
+/// What the interposer lends to such a library.
+pub fn owner() -> &'static Owner {
+    &registry::OWNER
 }
 
 /// Chooses the view, the privileged one included: loads an eBPF program, if this build can and the process may, or asks the processor server for

@@ -25,6 +25,7 @@
 //!   I6  What a lock needs to be safe and live is in Local, which no other process has. The arena may be
 //!       another's too: the server's, or a child's that was forked before its descriptor was closed. All that
 //!       is read there is a hint.
+//!   I7  A library that borrows another one's space has the same layout (`lent`).
 //!
 //! **Generation.** `TOLD` survives a fork, where Local does not. A space takes the number after it, and whoever tells
 //! a generation first stores it there. Without memory for a space, the process id stored beside it says whether it was told in this process;
@@ -38,12 +39,16 @@
 mod blocks;
 mod exit;
 mod hints;
+mod lend;
+mod lent;
 mod observe;
 mod register;
 mod space;
 mod successor;
 mod watch;
 
+pub use lend::{OWNER, adopt};
+pub use lent::Owner;
 pub use observe::{Refused, load, prepare};
 pub use register::{give_key_back, register, unregister};
 pub use space::{MOST_THREADS, ROOMS, away, generation, live, room, word};

@@ -104,6 +104,12 @@ pub extern "C" fn wakeful_preload_priority(priority: core::ffi::c_int) -> core::
     publish::set_own::<Linux>(me, Priority::from_u32(priority as u32)) as core::ffi::c_int
 }
 
+/// What the OpenMP runtime borrows, so that it tells the scheduler that this library was admitted to.
+#[unsafe(no_mangle)]
+pub extern "C" fn wakeful_preload_registry_1() -> *const linux::Owner {
+    linux::owner()
+}
+
 extern "C" fn constructor() {
     // Each child that a shell forks would look for it anew. A signal handler may be the first to use the
     // others, and must not look for them.

@@ -15,7 +15,7 @@ pub(crate) struct App {
     pub threads: usize,
     pub runnable: u32,
     /// Preempted threads by priority.
-    pub preempted: [u32; 5],
+    pub preempted: [u32; abi::PRIORITIES],
     /// The line with these counts.
     pub line: LineId,
     /// Where its upcalls come.

@@ -64,7 +64,7 @@ impl Importance {
         match priority {
             Priority::BarrierWaiter | Priority::LockWaiter => Self::Background,
             Priority::Running => Self::Normal,
-            Priority::LockImmediateWaiter | Priority::LockHolder => Self::Urgent,
+            Priority::LockImmediateWaiter | Priority::LockHolder | Priority::AwaitedHolder => Self::Urgent,
         }
     }
 }

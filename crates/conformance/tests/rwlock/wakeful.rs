@@ -323,22 +323,64 @@ mod turns {
     }
 }
 
-/// Where a scheduler listens, the lock tells nothing: neither do those inside, nor the front, nor the line.
+/// Where a scheduler listens, writers tell (L1 to L4), and those who wait hand off (L5).
 mod listened {
     use super::*;
-    use conformance::twist::Listening;
+    use conformance::rwlock_twins::TellsForEver;
+    use conformance::twist::{Listening, Uncounted};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     type L = Twisted<Loom, Listening>;
     type S = Twisted<Shuttle, Listening>;
 
-    #[test]
-    fn loom_untold() {
-        loom("listened, untold", 2, 500, || bodies::untold::<L, Wakeful<L>>(3, 2));
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+
+    fn told() {
+        TOLD.fetch_add(1, Relaxed);
     }
 
     #[test]
-    fn shuttle_untold() {
-        shuttle("listened, untold", 100, || bodies::untold::<S, Wakeful<S>>(4, 4));
+    fn loom_telling() {
+        loom("listened, telling", 2, 500, || bodies::publishing::<L, Wakeful<L>>(2, 2, told));
+        assert_ne!(TOLD.load(Relaxed), 0, "nobody told");
+    }
+
+    #[test]
+    fn loom_exclusion() {
+        loom("listened, exclusion", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+        loom("listened, upgrading", 2, 250, || bodies::upgrading::<L, Wakeful<L>>(2, 2, 2_000_000));
+    }
+
+    #[test]
+    fn loom_timed() {
+        loom("listened, timed", 2, 250, || bodies::timing::<L, Wakeful<L>>(3, 2, 2_000_000));
+        loom("listened, out", 2, 250, || bodies::timing_out::<L, Wakeful<L>>(2_000_000));
+    }
+
+    #[test]
+    fn shuttle_telling() {
+        shuttle("listened, telling", 100, || bodies::publishing::<S, Wakeful<S>>(4, 4, told));
         shuttle("listened, exclusion", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("listened, recursion", 100, || bodies::recursion::<S, Wakeful<S>>(2, 3));
+    }
+
+    #[test]
+    fn threads() {
+        type P = Twisted<Linux, Listening>;
+        bodies::publishing::<P, Wakeful<P>>(16, 2_000, told);
+        bodies::exclusion::<P, Wakeful<P>>(32, 2_000);
+    }
+
+    fn finds(what: &str, body: fn()) {
+        let settings = Settings { hints: Hints::Always(RunState::Running), ..Settings::default() };
+        conformance::loom::finds(settings, what, body);
+    }
+
+    /// Twins: nobody counts, and a release that does not untell.
+    #[test]
+    fn twins() {
+        type U = Twisted<Loom, Uncounted>;
+        finds("writers that nobody counts", || bodies::publishing::<U, Wakeful<U>>(2, 2, told));
+        finds("writers that tell for ever", || bodies::publishing::<L, TellsForEver<L>>(2, 2, told));
     }
 }
 

@@ -6,9 +6,9 @@ use core::sync::atomic::Ordering::*;
 use abi::View;
 use platform::ThreadId;
 
-use super::exit;
 use super::space::{VIEWS, ensure, live};
 use super::watch::{ALWAYS, ON_DEMAND, RESTLESS, UNWATCHED};
+use super::{exit, lent};
 use crate::signals::NoSignals;
 use crate::view::bpf::Bpf;
 use crate::view::{Attached, Source};
@@ -32,7 +32,35 @@ pub fn register(mut always: bool) -> ThreadId {
             return ThreadId::NONE;
         }
     }
-    register_slow(always)
+    match lent::lender() {
+        Some(owner) => register_with(owner, always),
+        None => register_slow(always),
+    }
+}
+
+/// B3 of `lent`: by the owner of the space.
+#[cold]
+#[inline(never)]
+fn register_with(owner: &lent::Owner, always: bool) -> ThreadId {
+    while !tls::closed() && ensure().is_some() {
+        let id = (owner.register)(u32::from(always));
+        let Some(registry) = live() else { continue };
+        // ORDER: Acquire, as in `register_slow`.
+        let epoch = registry.local().epoch.load(Acquire);
+        if id != tls::id() {
+            // Its locks' part of the stamp goes with the old id.
+            tls::set_id(id);
+        }
+        if id == 0 {
+            break;
+        }
+        crate::reading::announce(id);
+        tls::set_epoch(epoch);
+        if epoch == registry.local().epoch.load(Relaxed) {
+            return ThreadId(id);
+        }
+    }
+    ThreadId::NONE
 }
 
 #[cold]
@@ -95,6 +123,7 @@ pub fn unregister() {
     tls::close();
     tls::set_id(0);
     tls::set_epoch(0);
+    lent::ends();
     if id != ThreadId::NONE
         && let Some(registry) = live()
         && epoch >> VIEWS == registry.local().epoch.load(Relaxed) >> VIEWS

@@ -41,7 +41,8 @@
 //! # Protocol
 //!
 //! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
-//! - W3. The standby polls until it is signalled. W4. In vain, it changes `sequence` and is a sleeper.
+//! - W3. The standby polls until it is signalled, with a waiter's priority (S6 of [`publish`]). W4. In vain,
+//!   it changes `sequence` and is a sleeper.
 //! - W5. A sleeper sleeps while `sequence` is what W1 read.
 //! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. If that
 //!   finds nobody asleep, the same with all that are pending.
@@ -97,9 +98,10 @@
 //! a signal are caught. `crates/preload/tests/c`. `crates/xtask/explained.toml` has the orderings.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, StaticPlatform, Wait};
 
 use crate::wait::look::is_wanted;
+use crate::wait::publish;
 use crate::wait::standby::{MAY_STAND_BY, MOST_SKIPS, Next, REST, Vigil, after_wait};
 
 const STANDBY: u32 = 3;
@@ -208,7 +210,7 @@ impl<P: Platform> Wakeful<P> {
     /// What the waiter has to do next. The caller has released the mutex.
     pub fn step(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Step {
         if waiter.standby {
-            return self.stand_by(waiter, deadline);
+            return publish::waiting::<P, _>(Priority::LockWaiter, || self.stand_by(waiter, deadline));
         }
         if self.sequence.load(Relaxed) != waiter.sequence {
             Step::Signalled

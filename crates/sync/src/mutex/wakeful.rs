@@ -292,6 +292,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
         let publishes = N::PUBLISHES && published::publishes::<P>();
         let me = if publishes { published::left::<P>() } else { wait::withdraw::<N, P>() };
+        if N::PUBLISHES && !publishes {
+            publish::let_go::<P>(P::current());
+        }
         if word & KICK != 0 {
             // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);

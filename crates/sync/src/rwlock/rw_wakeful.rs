@@ -12,7 +12,8 @@
 //! ```
 //! Choose it unless you know better. From TR 1994, section 4.2 (run states), Krieger, Stumm and Unrau 1993
 //! (overtaking), and Dice and Kogan's BRAVO 2019 (bias). `word.rs` has the bits, `wait.rs` the loop of all
-//! waiters, `aside.rs` the bias, `turns.rs` groups of readers on many processors, `limits.rs` the numbers.
+//! waiters, `aside.rs` the bias, `turns.rs` groups of readers on many processors, `published.rs` what a
+//! scheduler is told, `limits.rs` the numbers.
 //! Why it is so: `docs/design/rwlock.md`.
 //!
 //! # State
@@ -25,7 +26,8 @@
 //! | 3 | SLEEPER | the front, an upgrader or a recursive reader may sleep on this word |
 //! | 4 | UPGRADING | the upgradable reader waits for the readers to leave |
 //! | 6 | BIASED | there may be readers that are not counted |
-//! | 7-25 | READERS | readers; recursive ones and members that wait; arrivals about to take theirs back |
+//! | 7 | TOLD | the writer inside has told a scheduler what it is, or the last one did: `published.rs` |
+//! | 8-25 | READERS | readers; recursive ones and members that wait; arrivals about to take theirs back |
 //! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
 //!
 //! `owner`, hints: the last writer's id, quiet rounds. `front`: its id, generation, when sharing paid.
@@ -71,7 +73,7 @@
 //!
 //! # Fairness and space
 //!
-//! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^18 read locks. 16 bytes,
+//! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^17 read locks. 16 bytes,
 //! and a line for each thread of the process.
 //!
 //! # Rejected
@@ -86,6 +88,7 @@
 mod aside;
 mod elsewhere;
 mod limits;
+mod published;
 mod turns;
 mod wait;
 mod word;
@@ -95,7 +98,7 @@ use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, Stat
 
 use super::{RawRwLock, RawRwLockRecursive, RawRwLockTimed, RawRwLockUpgrade};
 use crate::mutex::{self, RawMutex};
-use crate::wait::{self as policy, Inner, Preemptable, Preemption};
+use crate::wait::{self as policy, Inner, Preemptable, Preemption, publish};
 use word::*;
 
 /// The default reader-writer lock: see the head of this file. With `N` its holders wish not to be preempted.
@@ -165,9 +168,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         taken
     }
 
-    /// N1. Waits without the wish.
+    /// N1. Waits without the wish. L4.
     fn without_wish(wait: impl FnOnce() -> bool) -> bool {
-        policy::unshield::<N, P>(P::register_lazily());
+        let me = P::register_lazily();
+        if N::PUBLISHES && P::hands_off() {
+            return Self::wait_told(me, wait);
+        }
+        policy::unshield::<N, P>(me);
         let taken = wait();
         if taken {
             policy::shield::<N, P>();
@@ -178,6 +185,9 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     fn wait(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        if N::PUBLISHES && want == Want::Write && (P::hands_off() || self.state.load(Relaxed) & TOLD != 0) {
+            return self.write_telling(deadline);
+        }
         Self::without_wish(|| self.wait_as_it_is(want, deadline))
     }
 
@@ -206,8 +216,12 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         if N::WISHES && from & WRITER != 0 && word & READERS != 0 {
             self.tell();
         }
+        let me = Self::left(from, word);
         if word & SLEEPER != 0 {
             P::wake(&self.state, u32::MAX);
+        }
+        if let Some(me) = me {
+            publish::repay::<P>(me);
         }
     }
 
@@ -259,7 +273,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// U1. The state with the one that may upgrade as writer.
     #[inline]
     fn upgraded(word: u32) -> u32 {
-        Want::Write.added_to(word & !(UPGRADABLE | UPGRADING))
+        Want::Write.added_to(word & !(UPGRADABLE | UPGRADING | TOLD))
     }
 
     #[inline]
@@ -315,14 +329,19 @@ impl<P: Readers, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
 
     #[inline]
     unsafe fn try_write(&self, _: &()) -> bool {
-        Self::inside(|| self.try_take(Want::Write, 0))
+        let told = if N::PUBLISHES { TOLD } else { 0 };
+        Self::inside(|| self.try_take(Want::Write, told) || N::PUBLISHES && self.try_telling())
     }
 
     #[inline]
     unsafe fn unlock_write(&self, _: &()) {
         let word = self.state.load(Relaxed);
         let new = (word & !WRITER).wrapping_add(version(WRITER));
-        let told = if N::WISHES { SLEEPER | READERS } else { SLEEPER };
+        let told = match () {
+            () if N::WISHES => SLEEPER | READERS,
+            () if N::PUBLISHES => SLEEPER | TOLD,
+            () => SLEEPER,
+        };
         // ORDER: Release (R2), pairs with A1 and A2; publishes the protected data.
         if word & told != 0 || self.state.compare_exchange(word, new, Release, Relaxed).is_err() {
             self.release(WRITER, 0);

@@ -86,10 +86,11 @@
 //! `crates/preload/tests/c/sem*.c`, with and without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, Wait};
 
 use super::RawSemaphore;
 use crate::wait::look::{self, is_wanted};
+use crate::wait::publish;
 use crate::wait::standby::{MAY_STAND_BY, MOST_SKIPS, Next, REST, Vigil, after_wait};
 
 const STANDBY: u32 = 1;
@@ -330,6 +331,11 @@ impl<P: Platform> Wakeful<P> {
     /// The standby's part of W1, W2 and W4: until there are tokens, or it sleeps, or gives up.
     #[inline(never)]
     fn poll(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
+        publish::waiting::<P, _>(Priority::LockWaiter, || self.poll_awake(waiter, deadline))
+    }
+
+    #[inline]
+    fn poll_awake(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
         let mut vigil = Vigil::begin::<P>();
         loop {
             let state = self.state.load(Relaxed);

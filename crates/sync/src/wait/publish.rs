@@ -10,7 +10,7 @@
 //! - S1. Before it tries for a lock, the thread wishes not to be preempted, and has the priority of a holder
 //!   ([`claim`]). If it gets the lock at once, no moment inside is without.
 //! - S2. If it has to wait, its priority is that of a waiter, and the wish ends, unless it holds another lock
-//!   ([`wait`]).
+//!   ([`wait`]). Then it keeps the wish, and stands above those who do nothing special: others wait for it.
 //! - S3. With the lock it counts it ([`entered`]) in [`Platform::holds`], with those of `-informing` and
 //!   `-np`. After a wait it wishes again here, some instructions after it has got the lock.
 //! - S4. After the release the count is one less. With the last lock the wish ends, and the priority is the
@@ -18,8 +18,13 @@
 //! - S5. If the kernel has put a preemption off (KE-2), the thread yields. If a thread that matters more is
 //!   without a processor, it hands its own off (ICPP 2001, figure 1, lines 32 and 42).
 //!
-//! A holder that waits for a second lock needs no chain: whoever holds that one is a holder, too, and stands
-//! above it.
+//! - S6. Who waits awake for threads that nobody can name (at a barrier, as a standby) matters less meanwhile
+//!   ([`waiting`]).
+//! - S7. Whom somebody waits for stands above all ([`Priority::AwaitedHolder`]), if it does not say itself
+//!   that it holds a lock: the waiter says it for it ([`hand_along`]). A waiter that is a holder has been
+//!   raised itself by those who wait for it. So the priority goes along the chain of owners that the lock
+//!   words name. The waiter has seen to it before that the holder's release takes its slow path, which ends
+//!   it ([`let_go`]).
 //!
 //! HINT: all of it. A lock that was taken before the thread published counts at its release all the same.
 //! Then the wish of one that is held yet ends too early, once.
@@ -66,7 +71,49 @@ pub fn claim<P: Platform>() -> ThreadId {
 /// S2.
 pub fn wait<P: Platform>(me: ThreadId) {
     super::unshield::<Unpreemptable, P>(me);
-    P::set_priority(me, Priority::LockWaiter);
+    P::set_priority(me, waiters::<P>(me, Priority::LockWaiter));
+}
+
+/// What a thread has that waits with this priority.
+fn waiters<P: Platform>(me: ThreadId, priority: Priority) -> Priority {
+    if super::raised::<P>(me) { Priority::LockImmediateWaiter } else { priority }
+}
+
+/// What a thread has that does not wait.
+fn of_its_own<P: Platform>(me: ThreadId) -> Priority {
+    if super::raised::<P>(me) { Priority::LockHolder } else { own::<P>(me) }
+}
+
+fn restore<P: Platform>(me: ThreadId) {
+    P::set_priority(me, of_its_own::<P>(me));
+}
+
+/// S6.
+pub fn waiting<P: Platform, T>(priority: Priority, wait: impl FnOnce() -> T) -> T {
+    if !P::hands_off() {
+        return wait();
+    }
+    let me = P::register_lazily();
+    P::set_priority(me, waiters::<P>(me, priority.min(own::<P>(me))));
+    let result = wait();
+    restore::<P>(me);
+    result
+}
+
+/// S7. The calling thread waits for this one, which `holds` what it waits for: asked again afterwards.
+pub fn hand_along<P: Platform>(holder: ThreadId, holds: impl Fn() -> bool) {
+    let now = P::priority(holder);
+    if now < Priority::LockHolder && P::change_priority(holder, now, Priority::AwaitedHolder) && !holds() {
+        P::change_priority(holder, Priority::AwaitedHolder, now);
+    }
+}
+
+/// S7. This thread, which does not publish, has released a lock for which somebody waits; or nobody waits any
+/// more.
+pub fn let_go<P: Platform>(holder: ThreadId) {
+    if P::hands_off() {
+        P::change_priority(holder, Priority::AwaitedHolder, of_its_own::<P>(holder));
+    }
 }
 
 /// S3, after S1 or a wait.
@@ -80,7 +127,7 @@ pub fn entered<P: Platform>() {
 pub fn gave_up<P: Platform>() {
     let me = P::current();
     super::unshield::<Unpreemptable, P>(me);
-    P::set_priority(me, if super::raised::<P>(me) { Priority::LockHolder } else { own::<P>(me) });
+    restore::<P>(me);
 }
 
 /// S4.

@@ -8,7 +8,8 @@
 //!
 //! - It polls for as long as an idle processor takes to go to sleep and back
 //!   ([`Costs::idle`](platform::Costs::idle)), and leaves before that if a thread that matters more has
-//!   lost its processor.
+//!   lost its processor. Where the machine has that call, it gives it its own, and looks once more
+//!   ([`Platform::hands_off`]; ICPP 2001, figure 1, lines 18 to 20).
 //! - In vain, it tells the next ones to rest: [`after_wait`] counts the waits until somebody may stand by
 //!   again.
 //!
@@ -68,7 +69,12 @@ impl Vigil {
         }
         // HINT: wrong, it leaves too early or polls on a processor that somebody wants, to the end of its
         // time.
-        if self.now >= self.until || ask && is_wanted::<P>() { Next::Leave } else { Next::Stay }
+        let wanted = ask && is_wanted::<P>();
+        if wanted && self.now < self.until && P::hands_off() {
+            P::hand_off();
+            return Next::Stay;
+        }
+        if self.now >= self.until || wanted { Next::Leave } else { Next::Stay }
     }
 
     /// Pauses for a transfer of the line.

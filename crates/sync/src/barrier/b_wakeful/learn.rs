@@ -32,14 +32,18 @@
 //! yield another party takes moves away. With more threads than processors, some of those who wait soon
 //! sleep. Then a trial is no time to tell from what runs that the load has gone.
 //!
+//! Where a scheduler listens, a waiter that yields has the least priority of all (S6 of [`publish`]; ICPP
+//! 2001, section 4). The scheduler then gives what it yields to a thread that has not come yet.
+//!
 //! All words are hints, and races between writers lose a lesson, no more.
 
-use platform::{Atomic, Ordering::*, Platform};
+use platform::{Atomic, Ordering::*, Platform, Priority};
 
 use super::apart;
 use super::episode::{Episodes, spin_for};
 use super::limits::{self, *};
 use super::mood::{Mood, spin};
+use crate::wait::publish;
 
 /// The phases in `phase`; without either, awake.
 const ASLEEP: u32 = 1 << 31;
@@ -128,6 +132,11 @@ impl<P: Platform> Learn<P> {
 
     #[inline(never)]
     fn wait_awake(&self, episodes: &Episodes<P>, done: &impl Fn() -> bool, sleep: &impl Fn()) {
+        publish::waiting::<P, _>(Priority::BarrierWaiter, || self.yield_awake(episodes, done, sleep));
+    }
+
+    #[inline]
+    fn yield_awake(&self, episodes: &Episodes<P>, done: &impl Fn() -> bool, sleep: &impl Fn()) {
         let processors = P::processors();
         let trial = self.phase.load(Relaxed) & TRIAL != 0;
         let parties = episodes.parties();

@@ -44,7 +44,8 @@
 //! - W9. Under a scheduler that acts on priorities, a waiter that sees the holder preempted hands its
 //!   processor off ([`Platform::hand_off`]; ICPP 2001, figure 1, lines 18 to 20), once for each time that the
 //!   holder is preempted. If that did not help, it goes on with W1 or W5. A waiter of W8 in line does so
-//!   whenever a thread that matters more is preempted.
+//!   whenever a thread that matters more is preempted. A standby that sleeps says for the holder that it is
+//!   one (S7 of [`publish`]): KICK, which no stamp has, makes its release take the slow path.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
@@ -60,7 +61,7 @@ use super::share::{self, in_the_dark, is_sharing, learn, try_share};
 use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, Wakeful, limits, line, owner};
 use crate::wait::look::{self, pause_until};
 use crate::wait::room::Stay;
-use crate::wait::{self, Preemption};
+use crate::wait::{self, Preemption, publish};
 
 /// Where a waiter sleeps when it may not be the standby.
 enum Place<P: Platform> {
@@ -510,6 +511,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
             return;
         }
+        if N::PUBLISHES && P::hands_off() {
+            let known = |word| word & (LOCKED | OWNER | KICK);
+            // A read-modify-write: a load may be older than the holder's release.
+            publish::hand_along::<P>(owner(word), || {
+                known(self.word.fetch_or(0, Relaxed)) == known(word | KICK)
+            });
+        }
         P::wait(&self.word, word | KICK, deadline);
     }
 
@@ -532,7 +540,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 let alone = word & NEWEST == 0;
                 let new = if alone { word & (LOCKED | OWNER) } else { word & !(HANDOFF | RELAY | KICK) };
                 // ORDER: Release, pairs with the Acquire in `head`: the role may pass to a relay.
-                match self.word.compare_exchange_weak(word, new, Release, Relaxed) {
+                let freed = self.word.compare_exchange_weak(word, new, Release, Relaxed);
+                if N::PUBLISHES && freed.is_ok() {
+                    publish::let_go::<P>(owner(word));
+                }
+                match freed {
                     Ok(_) if alone || word & RELAY != 0 => return,
                     Ok(_) => return self.promote(standby.next),
                     Err(now) => word = now,

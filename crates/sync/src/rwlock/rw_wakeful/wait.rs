@@ -280,6 +280,7 @@ impl<P: Readers, N: Preemption> Role<P, N> for Upgrader {
 impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// The loop.
     fn wait_as(&self, mut role: impl Role<P, N>, deadline: Option<Deadline>) -> Waited {
+        let mut handed = false;
         loop {
             let word = self.state.load(Relaxed);
             match role.look(self, word, deadline) {
@@ -294,6 +295,9 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
                 if role.give_up(self, word) {
                     return Waited::TooLate;
                 }
+                continue;
+            }
+            if N::PUBLISHES && self.hands_off(word, &mut handed) {
                 continue;
             }
             let now = P::now_ns();
@@ -486,7 +490,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     fn take(&self, word: u32, want: Want, in_front: bool, deadline: Option<Deadline>) -> Seen {
         // Who sleeps because of UPGRADABLE, or to upgrade, is woken by others.
         let sleeper = if word & UPGRADABLE == 0 { SLEEPER } else { 0 };
-        let new = want.added_to(word & !(DEMAND | URGENT | sleeper));
+        let new = Self::telling(want, want.added_to(word & !(DEMAND | URGENT | sleeper)));
         // ORDER: Acquire (A2), pairs with R1 and R2.
         if self.state.compare_exchange(word, new, Acquire, Relaxed).is_err() {
             return Seen::Missed;

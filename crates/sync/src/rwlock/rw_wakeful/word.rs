@@ -10,8 +10,10 @@ pub const URGENT: u32 = 1 << 5;
 pub const BIASED: u32 = 1 << 6;
 /// Both: held by a writer that is not inside yet, but in B3 or B5.
 pub const DRAINING: u32 = WRITER | UPGRADABLE;
-pub const READER: u32 = 1 << 7;
-pub const READERS: u32 = 0x7_ffff << 7;
+/// The writer inside has told a scheduler what it is, or the last one did: see [`super::published`].
+pub const TOLD: u32 = 1 << 7;
+pub const READER: u32 = 1 << 8;
+pub const READERS: u32 = 0x3_ffff << 8;
 /// So many readers keep the next one out: the upper half of READERS is for those who have added themselves in
 /// vain.
 pub const MANY: u32 = 1 << 25;
