@@ -91,6 +91,18 @@ pub fn owner() -> &'static Owner {
 /// HINT: too late (a thread has registered already) it changes nothing.
 pub fn init() {
     prepare();
+    choose_view();
+}
+
+/// The same for an interposer, whose programs may end soon: the quota of processors is looked for later, by a
+/// thread that waits.
+pub fn init_briefly() {
+    inherit();
+    processors::begin();
+    choose_view();
+}
+
+fn choose_view() {
     let refused = registry::load();
     if let Ok(mut place) = REFUSED.lock() {
         *place = refused;

@@ -8,8 +8,8 @@
 //! A fraction of a processor counts in two ways. [`Processors::count`] rounds it up: so many threads can be of use. And where the quota is
 //! less than the processors ([`metered`]), an idle processor is not free: what one thread spins away others lack.
 //!
-//! The first look is made when the program starts ([`crate::prepare`]). Then a barrier or a slow path asks for one ([`refresh`]),
-//! once a second at most, or as soon as the processor server says that the partition has changed ([`crate::server`]). A mask
+//! The first look is made when the program starts ([`crate::prepare`]), or in an interposed program in two parts ([`begin`]).
+//! Then a barrier or a slow path asks for one ([`refresh`]), once a second at most, or as soon as the processor server says that the partition has changed ([`crate::server`]). A mask
 //! is a thread's, and programs pin threads: where the asking thread may use fewer than there were, what counts is what all
 //! threads together may use. A later look must not be noticed: it opens no file where one of the first three descriptors is closed, because the
 //! program may be about to put another in its place; and what it cannot read any more (a sandbox, `chroot`) stays as it was.
@@ -84,6 +84,26 @@ static LAST: Last = Last {
 
 /// BOUND: ns between two looks, which take about 50 us.
 const AGAIN_NS: u64 = 1_000_000_000;
+
+/// BOUND: ns after which the quota of an interposed program is looked for. To find it takes about 100 us in a
+/// young process, and so a hundredth of its life at most. Many create a thread or two and end before.
+const LATER_NS: u64 = 10_000_000;
+
+/// The part of the first look that cannot wait: the mask, because a thread may be pinned later. The quota is
+/// read [`LATER_NS`] later, by whoever asks for a look then; until that it counts as none.
+pub fn begin() {
+    if LAST.count.load(Relaxed) != 0 {
+        return;
+    }
+    let count = OwnMask::own().count();
+    if count == 0 {
+        first_look();
+        return;
+    }
+    LAST.next_ns.store(futex::now_ns() + LATER_NS, Relaxed);
+    LAST.affinity.store(count, Relaxed);
+    LAST.count.store(count, Relaxed);
+}
 
 /// Processors, as of the last look. At least 1.
 #[inline]

@@ -39,7 +39,7 @@ fn load() {
         let errno = *libc::__errno_location();
         real::resolve();
         sem::decide();
-        linux::init();
+        linux::init_briefly();
         *libc::__errno_location() = errno;
     }
 }
