@@ -60,6 +60,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
             false => crowd,
         }
     }
+    /// The processor time that the process has used instead of this.
+    fn cpu_ns(ns: u64) -> u64 {
+        ns
+    }
     /// Meanwhile, at a pause.
     fn pauses() {}
     /// Meanwhile, at a yield.
@@ -467,7 +471,7 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::migrate(to)
     }
     fn cpu_ns() -> u64 {
-        P::cpu_ns()
+        W::cpu_ns(P::cpu_ns())
     }
     fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
         W::crowd(awake, P::crowd(now_ns, awake))

@@ -337,6 +337,69 @@ fn b_wakeful_beside_foreign_load() {
     }
 }
 
+/// Parties that sleep count as running, and hide other programs. If the processors went to somebody while a
+/// waiter was away, it sleeps from then on. With all parties awake it believes that nobody else runs.
+#[test]
+fn b_wakeful_beside_hidden_load() {
+    static SLEPT: AtomicBool = AtomicBool::new(false);
+    thread_local! {
+        static YIELDS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Hidden;
+    impl Twist for Hidden {
+        fn processors(_: u32) -> u32 {
+            2
+        }
+        fn crowd(awake: u32, _: Option<Crowd>) -> Option<Crowd> {
+            // Three threads can run.
+            Some(Crowd { others: 3u32.saturating_sub(awake), processors: 2, lasts: true })
+        }
+        fn cpu_ns(_: u64) -> u64 {
+            0
+        }
+        fn yields() {
+            YIELDS.set(YIELDS.get() + 1);
+            // For some slices others have the processor. Then the waiter sleeps, and the others come.
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_millis(9) {}
+        }
+        fn sleeps() {
+            SLEPT.store(true, Relaxed);
+            arrive();
+        }
+    }
+
+    type Hiding = BWakeful<Twisted<Linux, Hidden>>;
+    let yields = |barrier: &Arc<Hiding>, sleeper: bool| {
+        std::thread::scope(|scope| {
+            SLEPT.store(false, Relaxed);
+            if sleeper {
+                let theirs = barrier.clone();
+                scope.spawn(move || {
+                    let entered = theirs.enter().expect("others are to come");
+                    while !theirs.sleep_or(&entered, || false) {}
+                });
+                while !SLEPT.load(Relaxed) {
+                    std::thread::yield_now();
+                }
+            }
+            let others = barrier.clone();
+            ARRIVE
+                .set(Some(Box::new(move || (1..3 - u32::from(sleeper)).for_each(|_| others.arrive_only()))));
+            YIELDS.set(0);
+            assert!(!barrier.wait());
+            YIELDS.get()
+        })
+    };
+
+    let barrier = Arc::new(Hiding::new(3));
+    assert!((0..20).all(|_| yields(&barrier, false) == 1), "all are awake");
+    // The samples are of 24 ms at most: other tests may have the processor meanwhile.
+    assert!((0..1_000).any(|_| yields(&barrier, true) == 0), "somebody sleeps");
+}
+
 /// A waiter that yields to another party three times in a row moves to another processor; not beside foreign
 /// load.
 #[test]

@@ -106,6 +106,12 @@ impl<P: Platform> Episodes<P> {
         number(self.state.load(Relaxed))
     }
 
+    /// HINT: does anybody sleep in the present episode, or is about to?
+    #[inline]
+    pub fn has_sleepers(&self) -> bool {
+        self.state.load(Relaxed) & SLEEPERS != 0
+    }
+
     /// How many arrivals the present episode lacks, as a hint.
     #[inline]
     pub fn missing(&self) -> i32 {

@@ -19,7 +19,8 @@
 //! [`Platform::crowd`] tells of foreign load, a look a millisecond. Threads that are awake go to sleep for a
 //! load that lasts, which two looks have seen, or for one that a look has seen while they lack processors.
 //! Where it cannot tell, the effect does. While the threads of a process run or yield, they want all
-//! processors. If they got less, somebody else had the rest.
+//! processors. If they got less, somebody else had the rest. It cannot tell either where some parties sleep:
+//! they count as running, and hide as many others.
 //!
 //! Awake, a waiter that shares its processor with another party moves away (`apart.rs`).
 //!
@@ -27,10 +28,11 @@
 //! that makes more rounds.
 //!
 //! Beside foreign load short rounds may be faster awake: their waiters then run at the same time or not at
-//! all. A trial finds out. It lasts for as long as it makes at least as many rounds as the threads made
-//! asleep. It begins where they slept, often on one processor: with a processor for each, a waiter whose
-//! yield another party takes moves away. With more threads than processors, some of those who wait soon
-//! sleep. Then a trial is no time to tell from what runs that the load has gone.
+//! all. Where others have all processors, that goes for longer rounds, too. A trial finds out. It lasts for
+//! as long as it makes at least as many rounds as the threads made asleep. It begins where they slept, often
+//! on one processor: with a processor for each, a waiter whose yield another party takes moves away. With
+//! more threads than processors, some of those who wait soon sleep. Then a trial is no time to tell from what
+//! runs that the load has gone.
 //!
 //! Where a scheduler listens, a waiter that yields has the least priority of all (S6 of [`publish`]; ICPP
 //! 2001, section 4). The scheduler then gives what it yields to a thread that has not come yet.
@@ -284,10 +286,11 @@ impl<P: Platform> Learn<P> {
             // COST: less than 7/8 of what the processors have is less than all of it.
             let all = u64::from(sample.elapsed_ms) * 1_000 * u64::from(P::processors());
             let lacks = match load {
-                Some(Load::None) => false,
+                // All parties could run, and nobody else.
+                Some(Load::None) if !episodes.has_sleepers() => false,
                 Some(Load::Lasts) => true,
                 // The caller has lost a slice as well.
-                Some(Load::Seen) | None => used < all * 7 / 8,
+                _ => used < all * 7 / 8,
             };
             if lacks {
                 self.cpu.store(0, Relaxed);
@@ -307,7 +310,12 @@ impl<P: Platform> Learn<P> {
         let parties = episodes.parties();
         let shorter = |us| sample.rounds.saturating_mul(us) > RATE_MS * 1_000;
         let fit = Self::fit(episodes);
-        let short_us = if fit { SHORT_US.max(parties * LITTLE_US) } else { parties * LITTLE_US };
+        let full = || P::crowd(now, 1).is_some_and(|crowd| crowd.others >= crowd.processors);
+        let short_us = match fit {
+            true if full() => FULL_SHORT_US.max(parties * LITTLE_US),
+            true => SHORT_US.max(parties * LITTLE_US),
+            false => parties * LITTLE_US,
+        };
         if (shorter(short_us) || load.is_none()) && looks >= 1 << (2 * failures) {
             self.enter(episodes, TRIAL | (rate.max(made) * RATE) | failures, now);
             return;

@@ -39,6 +39,9 @@ pub const LITTLE_US: u32 = 16;
 /// us a round, asleep, below which threads with a processor for each may gain by a trial, however few they
 /// are. A region of two threads that do nothing takes 8 to 62 us, on one processor or on two.
 pub const SHORT_US: u32 = 4 * LITTLE_US;
+/// The same where others have all processors. Rounds of 200 us asleep took 100 in trials, there. With one
+/// processor without others they took 66 instead of 62.
+pub const FULL_SHORT_US: u32 = 4 * SHORT_US;
 /// COST: ms of a trial, two slices; half of that where it makes less than a quarter of the rounds.
 pub const TRIAL_MS: u32 = 8;
 /// With a processor for each: from one processor it takes the system's balance and two slices until all run
