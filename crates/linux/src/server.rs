@@ -620,6 +620,9 @@ fn hurried(patience: Duration) -> Result<Connection, Error> {
 /// # Errors
 /// If there is no server, or it will not.
 pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
+    if !is_there() {
+        return Err(Error::NoServer);
+    }
     let mut connection = hurried(PATIENCE)?;
     let mut tries = 0;
     loop {
@@ -630,6 +633,22 @@ pub(crate) fn observe() -> Result<(bpf::Observer, &'static AtomicU32), Error> {
             }
             answer => return lent(answer?),
         }
+    }
+}
+
+/// Is there anything where the server listens? A tenth of what a socket costs, and each process with threads
+/// asks. A path that is too long is for [`Connection::open`] to tell.
+fn is_there() -> bool {
+    let path = path();
+    let mut name = [0u8; SOCKET_PATH + 1];
+    if path.len() >= name.len() {
+        return true;
+    }
+    name[..path.len()].copy_from_slice(path);
+    // SAFETY: a C string; the call changes nothing but errno.
+    unsafe {
+        libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, name.as_ptr(), libc::F_OK) == 0
+            || *libc::__errno_location() != libc::ENOENT
     }
 }
 
