@@ -5,15 +5,14 @@
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example bad_task -- compute 1
 //! cargo run --release -p wakeful-fiber --example bad_task -- block 10
+//! cargo run --release -p wakeful-fiber --example bad_task -- block 10 movable  # the requests may move
 //! cargo run --release -p wakeful-fiber --example bad_task -- compute 4 low  # more than processors
 //! ```
 
 use std::hint::spin_loop;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use fiber::futures::{block_on, spawn_async};
+use fiber::futures::block_on;
 use fiber::{Priority, thread};
 
 const REQUEST: Duration = Duration::from_millis(20);
@@ -25,13 +24,13 @@ async fn handle_request() {
 }
 
 /// What is wrong with it: it neither ends nor awaits.
-async fn bad(computes: bool, stop: Arc<AtomicBool>) {
-    while !stop.load(Relaxed) {
+async fn bad(computes: bool) {
+    loop {
         thread::sleep(REQUEST);
         let begin = Instant::now();
         match computes {
             true => {
-                while begin.elapsed() < BAD && !stop.load(Relaxed) {
+                while begin.elapsed() < BAD {
                     spin_loop();
                 }
             }
@@ -44,29 +43,30 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let computes = arguments.first().is_none_or(|kind| kind == "compute");
     let count: usize = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
-    let priority = match arguments.get(2).map(String::as_str) {
-        Some("low") => Priority::Low,
-        _ => Priority::Usual,
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let priority = if has("low") { Priority::Low } else { Priority::Usual };
+    let movable = has("movable");
+    for _ in 0..count {
+        let body = move || block_on(bad(computes));
+        // It goes on by itself, until the process ends.
+        drop(thread::Builder::new().priority(priority).spawn(body).expect("a fiber starts"));
+    }
+    // As in that program, the first thread sends them.
+    let request = || {
+        let body = || block_on(handle_request());
+        let fiber = match movable {
+            // SAFETY: it holds no reference to thread-local data where it waits.
+            true => unsafe { thread::Builder::new().spawn_movable(body) },
+            false => thread::Builder::new().spawn(body),
+        };
+        fiber.expect("a fiber starts").join().expect("it does not panic");
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let start = |_| {
-        let stop = stop.clone();
-        let body = move || block_on(bad(computes, stop));
-        thread::Builder::new().priority(priority).spawn(body).expect("a fiber starts")
-    };
-    let bad: Vec<_> = (0..count).map(start).collect();
-    let requests = thread::spawn(|| {
-        let (mut late, end) = (Vec::new(), Instant::now() + Duration::from_secs(5));
-        while Instant::now() < end {
-            let begin = Instant::now();
-            spawn_async(handle_request()).join().expect("it does not panic");
-            late.push(begin.elapsed().saturating_sub(REQUEST).as_secs_f64() * 1e3);
-        }
-        late
-    });
-    let mut late = requests.join().expect("it does not panic");
-    stop.store(true, Relaxed);
-    bad.into_iter().for_each(|task| task.join().expect("it does not panic"));
+    let (mut late, end) = (Vec::new(), Instant::now() + Duration::from_secs(5));
+    while Instant::now() < end {
+        let begin = Instant::now();
+        request();
+        late.push(begin.elapsed().saturating_sub(REQUEST).as_secs_f64() * 1e3);
+    }
     late.sort_by(f64::total_cmp);
     let at = |part: f64| late[((late.len() - 1) as f64 * part) as usize];
     println!(

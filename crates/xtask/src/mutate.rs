@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask mutate`: is every memory ordering needed, and would a test notice if it were missing?
 //!
-//! A copy of the crate `sync` is built once, in which each ordering goes through a function that can
-//! replace it (`hook.rs`). A run with `--within` builds the tests of some primitives only. Then each loom
+//! A copy of the crates `sync` and `fiber` is built once, in which each ordering goes through a function that
+//! can replace it (`hook.rs`). Of `fiber` these are the files that are generic over `Platform`: checkers run
+//! no others. A run with `--within` builds the tests of some primitives only. Then each loom
 //! test runs as it is, which shows the orderings that it reaches; then, for each ordering and each way to
 //! weaken it, the tests that reach it run until one fails. Who survives is explained in `explained.toml`, or
 //! this fails.
@@ -26,7 +27,7 @@ use crate::sites::{self, Order, Site};
 /// Exit status 0 if each is noticed or its survival explained in crates/xtask/explained.toml.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Only files whose path below crates/sync/src contains this
+    /// Only files whose path below crates/sync/src contains this; fiber/... for those of crates/fiber/src
     #[arg(long, value_name = "TEXT", default_value = "")]
     file: String,
     /// Name the mutants and run nothing
@@ -49,10 +50,10 @@ pub struct Options {
 pub fn mutate(options: &Options) -> Result<ExitCode> {
     let start = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let sources = Sources::read(&root.join("crates/sync/src"))?;
+    let sources = Sources::read(&root)?;
     let explained = Explained::read(&root.join("crates/xtask/explained.toml"))?;
     let mutants: Vec<_> =
-        sources.mutants().filter(|mutant| mutant.site.file.contains(&options.file)).collect();
+        sources.mutants().filter(|mutant| is_asked_for(&mutant.site.file, &options.file)).collect();
     ensure!(
         !mutants.is_empty(),
         "no ordering to weaken in a file whose path contains {:?}; --list names all",
@@ -125,7 +126,7 @@ fn prepare(
     jobs: usize,
 ) -> Result<Vec<Test>> {
     let begun = Instant::now();
-    eprintln!("building a copy of crates/sync in which each ordering can be replaced");
+    eprintln!("building a copy in which each ordering can be replaced");
     let programs = build(root, target, sources, names)?;
     let built = begun.elapsed().as_secs_f64();
     let tests = measure(&programs, target, jobs)?;
@@ -167,14 +168,14 @@ fn test_programs(root: &Path) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The files of `crates/sync/src` that changed lately, the newest first: without a commit, and in the last
-/// commits that changed any. Empty where git cannot tell.
+/// The files that changed lately, the newest first: without a commit, and in the last commits that changed
+/// any. Empty where git cannot tell.
 fn changed_files(root: &Path) -> Vec<String> {
     const COMMITS: &str = "-n10";
-    let sources = ["--", "crates/sync/src"];
+    let sources = ["--", "crates/sync/src", "crates/fiber/src"];
     let mut text = git(root, &[&["diff", "--name-only", "HEAD"], &sources[..]].concat());
     text += &git(root, &[&["log", COMMITS, "--format=", "--name-only"], &sources[..]].concat());
-    text.lines().filter_map(|line| line.strip_prefix("crates/sync/src/")).map(str::to_owned).collect()
+    text.lines().filter_map(|line| CRATES.iter().find_map(|krate| krate.name_of(line))).collect()
 }
 
 /// A number that differs from commit to commit, and is always the same for one.
@@ -208,26 +209,71 @@ fn in_turn(files: &[&str], changed: &[String], turn: usize) -> Vec<usize> {
 
 // --- the source, and its copy -----------------------------------------------
 
-/// The files of `crates/sync/src`, with the sites in each; sites are numbered through all of them.
-struct Sources(Vec<(String, String, Vec<Site>)>);
+/// Those of other crates than `sync` are open: no run is about them that does not name them.
+fn is_asked_for(file: &str, asked: &str) -> bool {
+    let other = CRATES.iter().find(|krate| !krate.prefix.is_empty() && file.starts_with(krate.prefix));
+    file.contains(asked) && other.is_none_or(|krate| asked.starts_with(krate.prefix))
+}
+
+/// A crate whose orderings are weakened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Krate {
+    name: &'static str,
+    /// Before the names of its files.
+    prefix: &'static str,
+}
+
+const CRATES: [Krate; 2] = [Krate { name: "sync", prefix: "" }, Krate { name: "fiber", prefix: "fiber/" }];
+
+impl Krate {
+    /// How a file is called here that has this path in the project.
+    fn name_of(self, path: &str) -> Option<String> {
+        let path = path.strip_prefix("crates/")?.strip_prefix(self.name)?.strip_prefix("/src/")?;
+        Some(format!("{}{path}", self.prefix))
+    }
+
+    /// Does a checker run this file on its own atomics?
+    fn is_checked(self, text: &str) -> bool {
+        self.prefix.is_empty() || text.contains("P::Atomic")
+    }
+}
+
+/// A file, and the sites in it.
+struct Source {
+    krate: Krate,
+    /// Below the crate's sources.
+    path: String,
+    text: String,
+    sites: Vec<Site>,
+}
+
+/// All files of these crates; sites are numbered through all of them.
+struct Sources(Vec<Source>);
 
 impl Sources {
-    fn read(folder: &Path) -> Result<Self> {
+    fn read(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
-        for entry in walkdir::WalkDir::new(folder).sort_by_file_name() {
-            let path = entry?.into_path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                let file = path.strip_prefix(folder)?.to_string_lossy().into_owned();
-                let text = fs::read_to_string(&path)?;
-                let sites = sites::find(&file, &text).with_context(|| format!("crates/sync/src/{file}"))?;
-                files.push((file, text, sites));
+        for krate in CRATES {
+            let folder = root.join("crates").join(krate.name).join("src");
+            for entry in walkdir::WalkDir::new(&folder).sort_by_file_name() {
+                let path = entry?.into_path();
+                if path.extension().is_some_and(|extension| extension == "rs") {
+                    let file = path.strip_prefix(&folder)?.to_string_lossy().into_owned();
+                    let text = fs::read_to_string(&path)?;
+                    let name = format!("{}{file}", krate.prefix);
+                    let sites = match krate.is_checked(&text) {
+                        true => sites::find(&name, &text).with_context(|| path.display().to_string())?,
+                        false => Vec::new(),
+                    };
+                    files.push(Source { krate, path: file, text, sites });
+                }
             }
         }
         Ok(Self(files))
     }
 
     fn mutants(&self) -> impl Iterator<Item = Mutant<'_>> {
-        let sites = self.0.iter().flat_map(|(_, _, sites)| sites).enumerate();
+        let sites = self.0.iter().flat_map(|source| &source.sites).enumerate();
         sites.flat_map(|(number, site)| {
             site.weaker().iter().map(move |&weaker| Mutant { number, site, weaker })
         })
@@ -260,6 +306,60 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
+/// Makes the copy: sources with hooks, and links to all other crates.
+fn copy_workspace(root: &Path, copy: &Path, sources: &Sources) -> Result<()> {
+    let is_copied = |name: &std::ffi::OsStr| CRATES.iter().any(|krate| name == krate.name);
+    fs::create_dir_all(copy.join("crates"))?;
+    // What is gone from the source goes from the copy.
+    for entry in fs::read_dir(copy.join("crates"))? {
+        let entry = entry?;
+        let is_link = entry.file_type()?.is_symlink();
+        if is_link && (is_copied(&entry.file_name()) || !root.join("crates").join(entry.file_name()).exists())
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    for krate in CRATES {
+        let (folder, own) = (copy.join("crates").join(krate.name), root.join("crates").join(krate.name));
+        fs::create_dir_all(folder.join("src"))?;
+        for entry in walkdir::WalkDir::new(folder.join("src")) {
+            let path = entry?.into_path();
+            let file = path.strip_prefix(folder.join("src"))?.to_string_lossy().into_owned();
+            let is_there = |source: &Source| source.krate == krate && source.path == file;
+            if path.is_file() && file != "hook.rs" && !sources.0.iter().any(is_there) {
+                fs::remove_file(path)?;
+            }
+        }
+        write(&folder.join("Cargo.toml"), &fs::read_to_string(own.join("Cargo.toml"))?)?;
+        write(&folder.join("src/hook.rs"), include_str!("hook.rs"))?;
+    }
+    // Two workspaces share their built dependencies here, and cargo knows packages by name and version.
+    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
+    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+    ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
+    write(&copy.join("Cargo.toml"), &manifest.replace(&version, "version = \"0.0.0-mutants\""))?;
+    // Cargo writes the new versions into the copy of the lock file.
+    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
+    for entry in fs::read_dir(root.join("crates"))? {
+        let entry = entry?;
+        let link = copy.join("crates").join(entry.file_name());
+        if !is_copied(&entry.file_name()) && fs::read_link(&link).ok() != Some(entry.path()) {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(entry.path(), link)?;
+        }
+    }
+    let mut number = 0;
+    for Source { krate, path, text, sites } in &sources.0 {
+        let mut hooked = sites::hooked(text, sites, number);
+        if path == "lib.rs" {
+            hooked += "extern crate std;\nmod hook;\n";
+        }
+        write(&copy.join("crates").join(krate.name).join("src").join(path), &hooked)?;
+        number += sites.len();
+    }
+    Ok(())
+}
+
 /// The broken algorithms are nobody's to weaken, and take a third of the time that building takes.
 const NO_TWINS: &str = "--no-default-features";
 
@@ -271,54 +371,13 @@ fn build(
     names: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, PathBuf>> {
     let copy = target.join("mutate");
-    fs::create_dir_all(copy.join("crates/sync/src"))?;
-    // What is gone from the source goes from the copy.
-    for entry in fs::read_dir(copy.join("crates"))? {
-        let entry = entry?;
-        if entry.file_name() != "sync" && !root.join("crates").join(entry.file_name()).exists() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    for entry in walkdir::WalkDir::new(copy.join("crates/sync/src")) {
-        let path = entry?.into_path();
-        let file = path.strip_prefix(copy.join("crates/sync/src"))?.to_string_lossy().into_owned();
-        if path.is_file() && file != "hook.rs" && !sources.0.iter().any(|(name, ..)| *name == file) {
-            fs::remove_file(path)?;
-        }
-    }
-    // Two workspaces share their built dependencies here, and cargo knows packages by name and version.
-    let manifest = fs::read_to_string(root.join("Cargo.toml"))?;
-    let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
-    ensure!(manifest.contains(&version), "Cargo.toml does not say {version}");
-    write(&copy.join("Cargo.toml"), &manifest.replace(&version, "version = \"0.0.0-mutants\""))?;
-    write(&copy.join("crates/sync/Cargo.toml"), &fs::read_to_string(root.join("crates/sync/Cargo.toml"))?)?;
-    // Cargo writes the new versions into the copy of the lock file.
-    fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
-    for entry in fs::read_dir(root.join("crates"))? {
-        let entry = entry?;
-        let link = copy.join("crates").join(entry.file_name());
-        if entry.file_name() != "sync" && fs::read_link(&link).ok() != Some(entry.path()) {
-            let _ = fs::remove_file(&link);
-            std::os::unix::fs::symlink(entry.path(), link)?;
-        }
-    }
-    let mut number = 0;
-    for (file, text, sites) in &sources.0 {
-        let mut hooked = sites::hooked(text, sites, number);
-        if file == "lib.rs" {
-            hooked += "extern crate std;\nmod hook;\n";
-        }
-        write(&copy.join("crates/sync/src").join(file), &hooked)?;
-        number += sites.len();
-    }
-    write(&copy.join("crates/sync/src/hook.rs"), include_str!("hook.rs"))?;
-
+    copy_workspace(root, &copy, sources)?;
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "-q", "--no-run", "--offline", "--profile=ci", "-pwakeful-conformance", NO_TWINS]);
     cargo.args(["--message-format=json-render-diagnostics", "--target-dir"]).arg(target).current_dir(&copy);
     names.iter().for_each(|name| _ = cargo.arg("--test").arg(name));
     let output = cargo.stderr(Stdio::inherit()).output().context("cargo")?;
-    ensure!(output.status.success(), "the copy in {} does not compile; does crates/sync?", copy.display());
+    ensure!(output.status.success(), "the copy in {} does not compile; does the project?", copy.display());
 
     #[derive(Deserialize)]
     struct Message {
@@ -676,6 +735,16 @@ mod tests {
         assert_eq!(in_turn(&files, &changed, 3), [4, 1, 2, 3, 0]);
         assert_eq!(in_turn(&files, &[], 7), [2, 3, 4, 0, 1]);
         assert!(in_turn(&[], &changed, 7).is_empty());
+    }
+
+    #[test]
+    fn other_crates_are_asked_for_by_name() {
+        let asked = |asked| ["fiber/seats.rs", "wait/room.rs"].map(|file| is_asked_for(file, asked));
+        assert_eq!(
+            [asked(""), asked("room"), asked("fiber/")],
+            [[false, true], [false, true], [true, false]]
+        );
+        assert_eq!([asked("seats"), asked("fiber/seats")], [[false, false], [true, false]]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Order {
 /// An ordering in the source that is not Relaxed.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Below `crates/sync/src`.
+    /// Below `crates/sync/src`, or `fiber/` and below `crates/fiber/src`.
     pub file: String,
     pub line: usize,
     pub bytes: Range<usize>,
