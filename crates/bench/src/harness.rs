@@ -138,6 +138,15 @@ pub fn measure(
     body: impl Fn(&mut Worker) + Sync,
     release: impl FnOnce(),
 ) -> Result<(Sample, u64), JobError> {
+    measure_erased(plan, &body, Box::new(release))
+}
+
+/// Compiled once and not for each lock. A thread calls its `body` once.
+fn measure_erased(
+    plan: Plan,
+    body: &(dyn Fn(&mut Worker) + Sync),
+    release: Box<dyn FnOnce() + '_>,
+) -> Result<(Sample, u64), JobError> {
     let phase = Padded(AtomicU32::new(WARM_UP));
     let counts: Vec<Padded<AtomicU64>> = (0..plan.threads).map(|_| Padded::default()).collect();
     let start = Barrier::new(plan.threads + 1);
@@ -147,7 +156,7 @@ pub fn measure(
     std::thread::scope(|scope| {
         let closed = gate.write().expect("nobody panics");
         let worker = |index: usize| {
-            let (body, start, phase, count) = (&body, &start, &phase.0, &counts[index].0);
+            let (start, phase, count) = (&start, &phase.0, &counts[index].0);
             let (gate, complete) = (&gate, &complete);
             let work = move || {
                 let mut worker = Worker { index, phase, count, waits: histogram(), operations: 0 };

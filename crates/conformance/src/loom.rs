@@ -97,6 +97,16 @@ pub fn explore(
     bounds: Bounds,
     body: impl Fn() + Send + Sync + 'static,
 ) -> usize {
+    explore_erased(name, settings, bounds, Box::new(body))
+}
+
+/// Not generic, so that loom's own part of it is compiled once.
+fn explore_erased(
+    name: &str,
+    settings: Settings,
+    bounds: Bounds,
+    body: Box<dyn Fn() + Send + Sync>,
+) -> usize {
     quieten();
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(bounds.preemptions);
@@ -109,7 +119,7 @@ pub fn explore(
     let result = catch_unwind(AssertUnwindSafe(|| {
         builder.check(move || {
             let execution = counter.fetch_add(1, Relaxed) + 1;
-            in_world(settings, execution, &body);
+            in_world(settings, execution, &*body);
         })
     }));
     let executions = executions.load(Relaxed);

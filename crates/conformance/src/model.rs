@@ -187,7 +187,7 @@ macro_rules! model {
         }
 
         /// Runs `body` as the first thread of a fresh world.
-        fn in_world(settings: Settings, execution: usize, body: impl FnOnce()) {
+        fn in_world(settings: Settings, execution: usize, body: &dyn Fn()) {
             let zeros = || std::array::from_fn(|_| Atomic::new(0));
             let world = Box::into_raw(Box::new(World {
                 settings,
@@ -489,6 +489,19 @@ macro_rules! model {
             type Cell = Cell;
 
             fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
+                Self::start(Box::new(body))
+            }
+
+            fn join(handle: Self::Handle) {
+                rests();
+                handle.join().expect("a thread of the model panicked");
+                acts(world());
+            }
+        }
+
+        impl $name {
+            /// Not generic, so that the checker's own part of it is compiled once.
+            fn start(body: Box<dyn FnOnce() + Send>) -> thread::JoinHandle<()> {
                 let world = world();
                 world.started.set(world.started.get() + 1);
                 let index = world.started.get();
@@ -497,12 +510,6 @@ macro_rules! model {
                     body();
                     rests();
                 })
-            }
-
-            fn join(handle: Self::Handle) {
-                rests();
-                handle.join().expect("a thread of the model panicked");
-                acts(world());
             }
         }
     };

@@ -77,7 +77,7 @@ pub fn explore(
     count: usize,
     body: impl Fn() + Send + Sync + 'static,
 ) -> usize {
-    explore_into(None, settings, schedules, count, body)
+    explore_erased(None, settings, schedules, count, Box::new(body))
 }
 
 /// The same; a failing schedule goes to a file in this folder. (For shuttle the first choice in a process
@@ -88,6 +88,17 @@ pub fn explore_into(
     schedules: Schedules,
     count: usize,
     body: impl Fn() + Send + Sync + 'static,
+) -> usize {
+    explore_erased(folder, settings, schedules, count, Box::new(body))
+}
+
+/// Not generic, so that shuttle's own part of it is compiled once.
+fn explore_erased(
+    folder: Option<&std::path::Path>,
+    settings: Settings,
+    schedules: Schedules,
+    count: usize,
+    body: Box<dyn Fn() + Send + Sync>,
 ) -> usize {
     use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
     let scheduler: Box<dyn Scheduler + Send> = match schedules {
@@ -106,7 +117,7 @@ pub fn explore_into(
     config.max_steps = ::shuttle::MaxSteps::FailAfter(200_000);
     ::shuttle::Runner::new(scheduler, config).run(move || {
         let execution = counter.fetch_add(1, Relaxed) + 1;
-        in_world(settings, execution, &body);
+        in_world(settings, execution, &*body);
     });
     drop(report);
     ran.load(Relaxed)
@@ -129,5 +140,6 @@ const SEED: u64 = 0x5745_414b;
 
 /// Runs `body` under the schedule that a failure printed.
 pub fn replay(settings: Settings, schedule: &str, body: impl Fn() + Send + Sync + 'static) {
-    ::shuttle::replay(move || in_world(settings, 1, &body), schedule);
+    let body: Box<dyn Fn() + Send + Sync> = Box::new(body);
+    ::shuttle::replay(move || in_world(settings, 1, &*body), schedule);
 }

@@ -65,7 +65,8 @@ impl Machine for Linux {
     type Cell = Cell;
 
     fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
-        thread::spawn(body)
+        // Boxed, so that the standard library's part of it is compiled once.
+        thread::spawn(Box::new(body) as Box<dyn FnOnce() + Send>)
     }
 
     fn join(handle: Self::Handle) {
