@@ -175,11 +175,11 @@ impl Engine {
     /// A new thread of an application, ready to start; it belongs to this processor, modulo their number.
     /// Bodies see the machine through [`engine`].
     pub fn spawn_on(&mut self, app: usize, processor: usize, body: impl FnOnce() + 'static) -> usize {
-        self.start(app, processor, Box::new(body))
+        self.add_thread(app, processor, Box::new(body))
     }
 
     /// Compiled once and not for each body.
-    fn start(&mut self, app: usize, processor: usize, body: Box<dyn FnOnce()>) -> usize {
+    fn add_thread(&mut self, app: usize, processor: usize, body: Box<dyn FnOnce()>) -> usize {
         let index = self.members(app);
         let number = self.threads.len();
         assert!(number + 1 < ThreadId::LIMIT as usize, "at most {} simulated threads", ThreadId::LIMIT - 2);
