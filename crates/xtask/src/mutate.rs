@@ -39,7 +39,7 @@ pub struct Options {
     /// Start no further mutant this many seconds after building; says how many are left
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
-    /// Run at least this many mutants, or all there are, however long that takes
+    /// Run at least this many mutants that a test reaches, or all there are, however long that takes
     #[arg(long, value_name = "N", default_value_t = 0)]
     least: usize,
     /// Run this many tests at once [default: one a processor]
@@ -95,7 +95,13 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
             let before = begun.fetch_add(1, Relaxed);
             before >= options.least && end.is_some_and(|end| Instant::now() >= end)
         };
-        if has_tests && !is_late() { run(&mutants[index], &tests) } else { Ok(Verdict::NotRun) }
+        // In a run of some tests, others may reach what none of these do.
+        let is_reached = || some.len() == all.len() || tests.iter().any(|test| test.reaches(&mutants[index]));
+        if has_tests && is_reached() && !is_late() {
+            run(&mutants[index], &tests)
+        } else {
+            Ok(Verdict::NotRun)
+        }
     })?;
     let mut results: Vec<_> = order.into_iter().zip(verdicts).collect();
     if some.len() < all.len() {
@@ -103,8 +109,6 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
         let is_open = |mutant: &Mutant, verdict: &Verdict| {
             *verdict == Verdict::Survived && explained.find(mutant).is_none()
         };
-        let not_reached = results.iter_mut().filter(|(_, verdict)| *verdict == Verdict::NotReached);
-        not_reached.for_each(|(_, verdict)| *verdict = Verdict::NotRun);
         let mut open: Vec<_> =
             results.iter_mut().filter(|(index, verdict)| is_open(&mutants[*index], verdict)).collect();
         let tests = if open.is_empty() { Vec::new() } else { prepare(&all)? };
