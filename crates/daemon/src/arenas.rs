@@ -389,8 +389,8 @@ fn count(threads: &[abi::Thread]) -> Threads {
         let away = u32::from(state == RunState::Preempted);
         let wish = Wish::from_u32(thread.wish.load(Relaxed));
         // A lock that neither informs nor wishes says nothing here.
-        let holds =
-            thread.priority.load(Relaxed) >= Priority::LockHolder as u32 || wish == Wish::UnpreemptableSelf;
+        let holds = Priority::from_u32(thread.priority.load(Relaxed)) >= Priority::LockHolder
+            || wish == Wish::UnpreemptableSelf;
         let wishes = wish != Wish::Preemptable;
         counts.known += 1;
         counts.running += u32::from(state == RunState::Running);

@@ -177,7 +177,8 @@ impl SocketPath {
 }
 
 /// Where the server listens. The environment is read when the program starts, or at the first use: later
-/// another thread may change it.
+/// another thread may change it. Inlined, as each start runs it ([`inherit`](crate::inherit)).
+#[inline(always)]
 pub(crate) fn path() -> &'static [u8] {
     static PATH: OnceLock<SocketPath> = OnceLock::new();
     let path = PATH.get_or_init(|| {

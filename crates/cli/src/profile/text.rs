@@ -95,10 +95,6 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     if let Some(seen) = row.blocked_in.first().filter(|_| row.holder_blocked_ns * 10 >= row.waited_ns) {
         words.push(format!("blocked in {} in {}", seen.called(), seen.place.name));
     }
-    let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();
-    if !callers.is_empty() {
-        words.push(format!("called by {}", callers.join(", ")));
-    }
     if let Some(last) = row.last.first()
         && row.rounds > 0
     {
@@ -109,6 +105,11 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
             last.thread,
             grouped(row.rounds)
         ));
+    }
+    // At the end: names without symbols are long, and the line is cut.
+    let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();
+    if !callers.is_empty() {
+        words.push(format!("called by {}", callers.join(", ")));
     }
     if words.is_empty() {
         return Ok(());
