@@ -382,6 +382,20 @@ pub fn summoning<M: Machine>(waiters: u32, times: u32) {
     handles.into_iter().for_each(M::join);
 }
 
+/// One is called while it goes to sleep: it sees so, or is woken (W3, C1).
+pub fn called<M: Machine>() {
+    let barrier = Arc::new(BSleep::<M>::new(2));
+    let calls = Arc::new(M::AtomicU32::new(0));
+    let (theirs, call) = (barrier.clone(), calls.clone());
+    let other = M::spawn(move || {
+        call.store(1, Relaxed);
+        theirs.summon(1);
+    });
+    let episode = barrier.enter().expect("nobody else arrives");
+    assert!(!barrier.sleep_or(&episode, || calls.load(Relaxed) > 0));
+    M::join(other);
+}
+
 /// Where a scheduler listens, who waits awake matters least of all (S6 of `wait::publish`), beside a lock
 /// that it holds more, and afterwards as before. `told` is called for each look that finds it so.
 pub fn publishing<M: Machine>(parties: u32, rounds: u32, told: fn()) {

@@ -126,6 +126,7 @@ fn b_wakeful_summoning() {
 #[test]
 fn b_wakeful_summoned_asleep() {
     one("b-wakeful, summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(1, 1));
+    one("b-wakeful, called", UNKNOWN, 3, 5_000, barrier_bodies::called::<Loom>);
     one("b-wakeful, two summoned asleep", UNKNOWN, 2, 5_000, || barrier_bodies::summoning::<Loom>(2, 1));
 }
 
