@@ -71,6 +71,7 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     // A run without time for all needs the tests of some files.
     let least = options.within.map_or(usize::MAX, |_| options.least);
     let some = of_the_first(&files, &order, &all, least);
+    let whole = some.len() == all.len();
     let target = std::env::current_exe()?.ancestors().nth(2).context("not in a target directory")?.to_owned();
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let prepare = |names: &BTreeSet<String>| prepare(&root, &target, &sources, names, jobs);
@@ -90,21 +91,17 @@ pub fn mutate(options: &Options) -> Result<ExitCode> {
     let tests = prepare(&some)?;
     let end = options.within.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let verdicts = in_parallel(jobs, &order, |&index| {
-        let has_tests = some.len() == all.len() || some.contains(folder(files[index]));
+        // In a run of some tests, others may reach what none of these do.
+        let is_reached = || tests.iter().any(|test| test.reaches(&mutants[index]));
+        let can_run = whole || some.contains(folder(files[index])) && is_reached();
         let is_late = || {
             let before = begun.fetch_add(1, Relaxed);
             before >= options.least && end.is_some_and(|end| Instant::now() >= end)
         };
-        // In a run of some tests, others may reach what none of these do.
-        let is_reached = || some.len() == all.len() || tests.iter().any(|test| test.reaches(&mutants[index]));
-        if has_tests && is_reached() && !is_late() {
-            run(&mutants[index], &tests)
-        } else {
-            Ok(Verdict::NotRun)
-        }
+        if !can_run || is_late() { Ok(Verdict::NotRun) } else { run(&mutants[index], &tests) }
     })?;
     let mut results: Vec<_> = order.into_iter().zip(verdicts).collect();
-    if some.len() < all.len() {
+    if !whole {
         // Others' tests may come by, and notice what its own do not.
         let is_open = |mutant: &Mutant, verdict: &Verdict| {
             *verdict == Verdict::Survived && explained.find(mutant).is_none()
