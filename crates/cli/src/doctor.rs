@@ -174,7 +174,8 @@ fn text(report: &Report) {
         line("", &format!("affinity or cpuset leave {affinity} (taskset -p, cpuset.cpus.effective)"));
     }
     if let Some(quota) = quota {
-        line("", &format!("a control group's quota leaves the time of {quota} (cpu.max)"));
+        let files = "cpu.max, or cpu.cfs_quota_us";
+        line("", &format!("a control group's quota leaves the time of {quota} ({files})"));
     }
     match (&report.library, &report.library_problem) {
         (Some(path), _) => line("interposer", path),

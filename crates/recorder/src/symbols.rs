@@ -67,7 +67,7 @@ impl Symbols {
             }
         }
         // Functions in assembly have lines and no entry. Files without debug information have symbols alone.
-        let symbol = loader.find_symbol(asked).map(|name| addr2line::demangle_auto(name.into(), None).into());
+        let symbol = loader.find_symbol(asked).map(demangled);
         match frames.last_mut() {
             Some(outermost) if outermost.function.is_none() => outermost.function = symbol,
             Some(_) => {}
@@ -77,6 +77,14 @@ impl Symbols {
             frame.function = frame.function.take().map(|name| without_hash(&name));
         }
         frames
+    }
+}
+
+/// A function of C is its own name, though C++ would read `f` as `float`.
+fn demangled(name: &str) -> String {
+    match name.starts_with("_Z") || name.starts_with("_R") {
+        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        false => name.to_owned(),
     }
 }
 
@@ -132,6 +140,11 @@ mod tests {
     fn a_hash_is_left_away() {
         assert_eq!(without_hash("std::thread::sleep::h0123456789abcdef"), "std::thread::sleep");
         assert_eq!(without_hash("a::help"), "a::help");
+    }
+
+    #[test]
+    fn a_name_of_c_is_no_type_of_cpp() {
+        assert_eq!(["f", "w", "_Z1fi", "_RNvC1a1f"].map(demangled), ["f", "w", "f(int)", "a::f"]);
     }
 
     #[test]
