@@ -171,7 +171,12 @@ impl SocketPath {
     fn new(path: &[u8]) -> Self {
         let mut bytes = [0; SOCKET_PATH + 1];
         let length = path.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&path[..length]);
+        // No call, which may come to a page of its own: each start runs this.
+        let mut at = 0;
+        while at < length {
+            bytes[at] = path[at];
+            at += 1;
+        }
         Self { bytes, length }
     }
 }
