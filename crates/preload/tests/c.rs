@@ -328,8 +328,8 @@ fn inherit() {
     same("inherit.c");
 }
 
-/// What a program pays that never waits for anybody: some 14 faults more than for a library that does nothing,
-/// and no memory. How its parts fall into pages is the linker's luck, 2 pages more or less. The C library's
+/// What a program pays that never waits for anybody: some 14 faults more than for a library that does
+/// nothing, and no memory. How its parts fall into pages is the linker's luck, 2 more or less. The C library's
 /// functions are looked up when a thread is created.
 #[test]
 fn a_start_is_cheap() {
