@@ -329,8 +329,8 @@ fn inherit() {
 }
 
 /// What a program pays that never waits for anybody: some 14 faults more than for a library that does
-/// nothing, and no memory. How its parts fall into pages is the linker's luck, 2 more or less. The C library's
-/// functions are looked up when a thread is created.
+/// nothing, and no memory. How its parts fall into pages is the linker's luck, 2 more or less. The C
+/// library's functions are looked up when a thread is created.
 #[test]
 fn a_start_is_cheap() {
     let program = compile("start.c");
