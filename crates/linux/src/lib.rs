@@ -63,7 +63,7 @@ pub fn prepare() {
 /// library's code that it comes to.
 #[inline(always)]
 pub fn inherit() {
-    server::path();
+    server::decide_path();
     server::inherit();
     registry::prepare();
 }
@@ -71,7 +71,7 @@ pub fn inherit() {
 /// As [`inherit`], for a library beside the interposer: if that has inherited an observer, this library's
 /// registry is the interposer's, so that what its threads say is heard.
 pub fn inherit_beside() {
-    server::path();
+    server::decide_path();
     server::inherit();
     if !registry::adopt() {
         registry::prepare();

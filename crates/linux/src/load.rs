@@ -2,9 +2,9 @@
 //! How many threads, of all programs, compete for the processors?
 //!
 //! The fourth field of `/proc/loadavg` counts the threads of the whole machine that run or could run at this
-//! moment; it is no average. That tells about the processors of this program only if it may use all of them. In
-//! a container the file tells of the host, or (lxcfs) of the container, or is not there. It is opened anew for
-//! each look, because this program may close what it did not open.
+//! moment; it is no average. That tells about the processors of this program only if it may use all of them.
+//! In a container the file tells of the host, or (lxcfs) of the container, or is not there. It is opened anew
+//! for each look, because this program may close what it did not open.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};

@@ -8,7 +8,7 @@
 mod offers;
 
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -171,20 +171,29 @@ impl SocketPath {
     fn new(path: &[u8]) -> Self {
         let mut bytes = [0; SOCKET_PATH + 1];
         let length = path.len().min(bytes.len());
-        // No call, which may come to a page of its own: each start runs this.
-        let mut at = 0;
-        while at < length {
-            bytes[at] = path[at];
-            at += 1;
-        }
+        bytes[..length].copy_from_slice(&path[..length]);
         Self { bytes, length }
     }
 }
 
-/// Where the server listens. The environment is read when the program starts, or at the first use: later
-/// another thread may change it. Inlined, as each start runs it ([`inherit`](crate::inherit)).
+/// When the program started, the environment named no other place. Each start writes it; as for [`BLOCK`].
+#[unsafe(link_section = ".data")]
+static USUAL: AtomicBool = AtomicBool::new(false);
+
+/// Reads the environment when the program starts: later another thread may change it.
 #[inline(always)]
+pub(crate) fn decide_path() {
+    match variable(SERVER, |_| Some(())) {
+        Some(()) => _ = path(),
+        None => USUAL.store(true, Relaxed),
+    }
+}
+
+/// Where the server listens, as of [`decide_path`], or else of the first use.
 pub(crate) fn path() -> &'static [u8] {
+    if USUAL.load(Relaxed) {
+        return SOCKET.as_bytes();
+    }
     static PATH: OnceLock<SocketPath> = OnceLock::new();
     let path = PATH.get_or_init(|| {
         variable(SERVER, |path| Some(SocketPath::new(path)))

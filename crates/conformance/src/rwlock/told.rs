@@ -9,8 +9,9 @@ use super::{As, Shared, mixed};
 use crate::Machine;
 use crate::bodies::together;
 
-/// Where a scheduler listens, a writer tells all of what it is or nothing, beside another lock that it holds
-/// too, and a reader nothing. Who holds nothing is as before. `told` is called for each writer that tells.
+/// Where a scheduler listens, a writer tells all of what it is or nothing, also beside another lock that it
+/// holds. A reader tells nothing. A thread that holds nothing is as before. For each writer that tells,
+/// `told` is called.
 pub fn publishing<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32, told: fn()) {
     let outer = Shared::<M, L>::new();
     let inner = Shared::<M, L>::new();

@@ -43,7 +43,8 @@ impl Source for Bpf {
     }
 }
 
-/// The observer that the environment names, if it is there.
+/// The observer that the environment names, if it is there. Inlined, as each start asks ([`crate::inherit`]).
+#[inline(always)]
 pub fn inherited() -> Option<bpf::Observer> {
     let handle =
         server::variable(abi::environment::OBSERVER, |text| core::str::from_utf8(text).ok()?.parse().ok())?;

@@ -18,8 +18,8 @@
 //! - S5. If the kernel has put a preemption off (KE-2), the thread yields. If a thread that matters more is
 //!   without a processor, it hands its own off (ICPP 2001, figure 1, lines 32 and 42).
 //!
-//! - S6. Who waits awake for threads that nobody can name (at a barrier, as a standby) matters less meanwhile
-//!   ([`waiting`]).
+//! - S6. At a barrier or as a standby, nobody can name the threads that are waited for. A thread that waits
+//!   there awake matters less meanwhile ([`waiting`]).
 //! - S7. Whom somebody waits for stands above all ([`Priority::AwaitedHolder`]), if it does not say itself
 //!   that it holds a lock: the waiter says it for it ([`hand_along`]). A waiter that is a holder has been
 //!   raised itself by those who wait for it. So the priority goes along the chain of owners that the lock
