@@ -138,14 +138,12 @@ fn prepare() {
 
 /// Where the control word is in `struct rseq`.
 const CONTROL_AT: usize = 28;
-/// Bytes that a registration must have for the kernel to use the control word.
-const LONG_ENOUGH: u32 = 33;
 
 #[cfg(target_arch = "x86_64")]
 mod place {
     use core::arch::{asm, global_asm};
 
-    use super::{LONG_ENOUGH, Support};
+    use super::Support;
     use crate::{own_asm, own_variable};
 
     // The thread's own registration, then the address of its control word.
@@ -153,6 +151,8 @@ mod place {
     // The C library's, weak: they came with glibc 2.35.
     global_asm!(".weak __rseq_offset", ".weak __rseq_size");
 
+    /// Bytes that a registration must have for the kernel to use the control word.
+    const LONG_ENOUGH: u32 = 33;
     /// Bytes of our registration.
     const SIZE: usize = 64;
     /// The signature that x86 programs use; unused, because we have no restartable sequences.
