@@ -31,16 +31,16 @@
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
 //! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
-//! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. Its *stamp*
+//! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. The thread's *stamp*
 //! ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with sleepers costs no more.
-//! A stamp with KICK is no word's, and says [`published`].
+//! A stamp with KICK equals no word that occurs: it marks a thread that publishes ([`published`]).
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
 //! - I2. NEWEST is not 0 only while STANDBY is set.
-//! - I3. While STANDBY is set, exactly one thread has the *role*: the standby; a thread whose STATE is
-//!   PROMOTED; the holder between A3 and Q3; a standby between G2 and its Q3; or, after A3 or G2 has cleared
-//!   RELAY, the thread that had set it, until its Q3. Only the role takes threads out of the line.
+//! - I3. While STANDBY is set, exactly one thread has the *role*. It is the standby, or the one that A3 or G2
+//!   leaves the role to: until its Q3 the relay if RELAY was set, else the thread of that step; then the
+//!   thread whose STATE is PROMOTED. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
 //! - I5. Only the standby sets KICK, on a held word, before it sleeps. A free word with KICK has HANDOFF.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
@@ -51,11 +51,11 @@
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
 //! | A2 | anybody | the same with any free value; if that has HANDOFF, by `try_lock` or as W7 says |
 //! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY; then Q3, unless RELAY was set (Q4) |
-//! | | | if nobody is in line, it clears STANDBY, too, and that is all |
+//! | | | if nobody is in line, it clears all but LOCKED and OWNER, and that is all |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
 //! | R3 | anybody | about to wait elsewhere: ends the standby's nap at a free lock ([`RawMutex::leaving`]) |
-//! | N1 | [`Preemption`] | asks not to be preempted ([`wait::shield`]) from before A1 to A3 until R1 |
+//! | N1 | all, in `-np` | asks not to be preempted ([`wait::shield`]), from before A1, A2 or A3 until R1 |
 //!
 //! # Memory order
 //! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q4, P1 and P2.
+//! The line of the default mutex: where threads sleep, oldest first. The steps Q1 to Q4, P1 and P2, and
+//! what W6 has to do here.
 //!
 //! ```text
 //!    word.NEWEST --> d --OLDER--> c --OLDER--> b --OLDER--> a      the oldest; its OLDEST is itself
@@ -20,13 +21,12 @@
 //! - Q2. It sleeps until PROMOTED or PASSED. If PROMOTED, it has the role: it is the oldest, unlinks itself,
 //!   and is the standby. If PASSED, it is an arrival again.
 //! - Q3. The role promotes: it sets STATE of the oldest to PROMOTED, and wakes it if that was ASLEEP.
-//! - Q4. The thread that has set RELAY promotes (Q3) once HANDOFF is gone. Then it takes the lock to be hot,
-//!   and joins the line next, so that the new standby finds its processor free.
+//! - Q4. The thread that has set RELAY promotes (Q3) once HANDOFF is gone. Then the lock is hot for it
+//!   (W3), and it joins the line, so that the new standby finds a processor free.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
-//!   Q1 again when it runs. Never the last one. A standby that finds the lock free at
-//!   once has not looked yet, so it looks before Q3, too. For a preempted thread with the role keeps the line
-//!   waiting until it has a processor.
+//!   Q1 again when it runs. Never the last one. A standby that finds the lock free at once has not looked at
+//!   the oldest yet, so it does before Q3: a preempted thread with the role would keep the line waiting.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! W8: the default mutex where there is a processor for each thread, and other programs leave it to the
-//! thread or its holder keeps it ([`look::has_room`](crate::wait::look::has_room)). There it is a queue lock.
+//! W8: the default mutex where each thread of ours has a processor, and other programs do not take those
+//! that matter ([`look::has_room`](crate::wait::look::has_room)). There it is a queue lock.
 //!
 //! Nobody of our own lacks the processor of a waiter there, so sleep gains nothing. What costs is the word,
 //! which moves between many caches. So each waiter looks at a word of its own:
@@ -12,8 +12,9 @@
 //!   just taken it again, the standby is choosy from then on, and may find the lock hot.
 //! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
 //! - Until its demand, and again before Q3, it looks whether the oldest in line, whom it promotes, is
-//!   preempted, and passes it then (P1). Not between, because a relay may look for that one.
-//! - N1. The standby asks not to be preempted, and asks so for the thread that it will promote. If the kernel
+//!   preempted, and passes it then (P1). Not between: a relay may look for the thread that the demand named
+//!   (W6 in [`super::line`]).
+//! - N1, in `-np`. The standby asks not to be preempted, and asks so for whom it will promote. If the kernel
 //!   warns it that a preemption was put off, it gives up (G2), yields, and goes to Q1.
 
 use platform::{Atomic, Ordering::*, Platform, RunState};

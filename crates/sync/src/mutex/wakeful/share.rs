@@ -4,8 +4,8 @@
 //! Some locks are not what their threads wait for: each is held for a moment and then free for long. There
 //! choosiness (W3) only delays. A thread that meets such a lock *shares*: it takes locks when it finds them
 //! free. It stops when it waits for more than a quarter of its time, and does not try again for `BAN`
-//! waits. A second memory, of two fields of three bits, is [`crate::wait::vain`]'s: how often of late the
-//! thread spun in vain for a holder of which nobody knows whether it runs, or for how long.
+//! waits. The thread also remembers how often of late it spun in vain for a holder of which nobody knows
+//! whether it runs, or for how long ([`crate::wait::vain`]).
 
 use platform::{Atomic, Ordering::*, Platform, ThreadId};
 

@@ -15,45 +15,50 @@
 //! yet, or was passed. Names in small letters are times, see [`limits`].
 //!
 //! - W1. An arrival beside a held lock looks at the word, with growing gaps, until `arrival` has passed. It
-//!   stops before that if the holder does not run, the lock is hot, or HANDOFF is set. Then it goes to Q1.
+//!   stops before that if the holder does not run, HANDOFF is set, or the lock is hot (W3). Then it does Q1.
 //! - W2. Some may not join the line: a thread without an id, one with a deadline, and a signal handler whose
 //!   thread is in line. They take the role if it is free. Else they go to a waiting room
 //!   ([`crate::wait::room`]), where one thread at a time has the turn. With the turn a thread without a
 //!   deadline joins the line, under the room's id. One with a deadline naps between looks. Without a room
 //!   both nap.
 //! - W3. A waiter is *choosy*, unless it shares (W4). A *rival* is a running thread that held the lock when
-//!   the waiter looked; who comes out of the line counts as one that has met a rival. A choosy waiter with a
-//!   rival that finds the lock free looks `SAMPLES` times more, and counts the looks that find it held. By
-//!   two owners: it begins again. By one, at several looks: the lock is *hot*, so the standby naps, and an
-//!   arrival joins the line. At one look: it may share instead (W4). At none: it takes the lock. After its
-//!   demand a standby does not look.
+//!   the waiter looked. Who comes out of the line has met one. A choosy waiter that has met a rival, and
+//!   finds the lock free, looks `SAMPLES` times more, unless it is a standby that has demanded. The lock was
+//!   - held by two owners: the waiter begins again;
+//!   - held at one look, and the waiter may share: it shares from then on, and takes the lock;
+//!   - held by one owner otherwise: the lock is *hot*. The standby naps, and an arrival joins the line;
+//!   - held at no look: the waiter takes the lock.
 //! - W4. A waiter that shares takes what it finds free: see [`super::share`].
 //! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
-//!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
-//! - W6. At each step beside a held lock, before it would sleep, the standby sets HANDOFF if it has had the
-//!   role for `patience`, or `turn` if others are in line. No timer ends its sleep for that: it asks at the
-//!   step after the release. The time is twice as long if the holder does not run: a standby that demands
-//!   and then sleeps makes others leave the lock idle. It sets HANDOFF again whenever it finds it gone.
-//! - W7. Any other thread that finds the lock free with HANDOFF *steps aside*. If somebody is in line, and
-//!   RELAY is not set, it sets RELAY. It leaves the lock alone for `grace`, or for `spin` if KICK says that
-//!   the standby is being woken. If the lock is free then, the standby seems not to be awake, and the thread
-//!   takes the lock (A2). If RELAY is not another's, it clears HANDOFF, KICK and RELAY. Else all three stay:
-//!   the other, the relay, tells from HANDOFF whether the standby has the lock. A relay that finds the lock
-//!   held and HANDOFF set knows that a third thread took it, and clears RELAY. `try_lock` clears nothing. A
-//!   standby that finds no RELAY waits for `relay` before it takes the lock, so that one can be set.
+//!   `turn` since its demand. The release ends that sleep, or the waiter's deadline. The clock ends a nap, or
+//!   R3 does.
+//! - W6. The standby *demands*, by HANDOFF, if it has had the role for `patience`, or `turn` if others are in
+//!   line. It looks at the clock at each step beside a held lock, before it would sleep. A sleep goes on
+//!   beyond that time: the standby then demands at its first step after the release. Beside a holder that
+//!   does not run the time is twice as long: a standby that demands and then sleeps makes others leave the
+//!   lock idle. Whenever the standby finds HANDOFF gone, it sets it again.
+//! - W7. Any thread but the standby that finds the lock free with HANDOFF *steps aside*. If somebody is in
+//!   line, and RELAY is not set, it sets RELAY and is the *relay*. It leaves the lock alone for `grace`. If
+//!   KICK is set, the standby is only being woken, which takes longer: then for `spin`. If the lock is still
+//!   free, the standby seems not to be awake, and the thread takes the lock (A2). In the same
+//!   compare-and-swap it clears HANDOFF, KICK and RELAY, unless another thread is the relay. Then all three
+//!   stay, because that relay goes by HANDOFF. If it is gone, the standby has the lock (Q4). If it is set on
+//!   a held lock, somebody else has it, and the relay clears RELAY. `try_lock` clears nothing. A standby
+//!   that finds no RELAY leaves the free lock alone for `relay`, so that one can be set.
 //! - W9. Under a scheduler that acts on priorities, a waiter that sees the holder preempted hands its
 //!   processor off ([`Platform::hand_off`]; ICPP 2001, figure 1, lines 18 to 20), once for each time that the
 //!   holder is preempted. If that did not help, it goes on with W1 or W5. A waiter of W8 in line does so
-//!   whenever a thread that matters more is preempted. A standby that sleeps says for the holder that it is
-//!   one (S7 of [`publish`]): KICK, which no stamp has, makes its release take the slow path.
+//!   whenever a thread that matters more is preempted. A standby about to sleep publishes, in the holder's
+//!   place, that the holder is one (S7 of [`publish`]). The holder takes that back: the word has KICK beside
+//!   STANDBY, as no stamp has, so its release goes the slow path.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
 //!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
 //! Nobody may know whether the holder runs, or other programs take most of each processor
-//! ([`look::is_crowded`]), so that it may not run for long. Then W1 and W5 last half as long after each time
-//! in vain ([`crate::wait::vain`]).
+//! ([`look::is_crowded`]), so that it may not run for long. Then each wait of W1 and W5 that was in vain
+//! halves the next ([`crate::wait::vain`]).
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
