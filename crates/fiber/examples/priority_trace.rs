@@ -4,14 +4,17 @@
 //!
 //! Low fibers that never wait have all processors. Some usual ones are made ready together, compute, and
 //! park. A wait is *wrong* if a low fiber ran during it, later than `LIMIT` after its begin: so long a switch
-//! may take. The status is 1 if more than one wait in ten was wrong, 2 if the kernel lets us have no records.
-//! One in a hundred is usual, and varies with the machine's load.
+//! may take. For those it says what the waiting fiber's carrier did while a low one ran. The status is 1 if
+//! at least half of the waits were wrong, 2 if the kernel lets us have no records. One in a hundred is usual,
+//! and other programs make it more.
 //!
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example priority_trace -- low 1 500
 //! cargo run --release -p wakeful-fiber --example priority_trace -- low 3 500 movable
 //! cargo run --release -p wakeful-fiber --example priority_trace -- low 1 20 pinned all  # each decision
 //! cargo run --release -p wakeful-fiber --example priority_trace -- one 1 100  # no priorities: it is found
+//! # Equal ones with carriers of their own, and usual ones that compute for 2 ms.
+//! cargo run --release -p wakeful-fiber --example priority_trace -- equal 2 100 movable long
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,7 +26,7 @@ use std::time::Duration;
 use fiber::{Config, Priority, Runtime, thread};
 
 const LIMIT_NS: u64 = 100_000;
-/// How long a usual fiber computes each time.
+/// How long a usual fiber computes each time, unless told otherwise.
 const BUSY_NS: u64 = 100_000;
 const PAGE: usize = 4096;
 /// Of each ring, without its control page: room for 16,000 switches.
@@ -44,12 +47,15 @@ fn number() -> i32 {
 /// One thing that happened.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// This thread got the processor, or lost it.
+    /// This thread got the processor, or lost it; true: though it was ready.
     In(u32, i32),
-    Out(u32),
-    /// This usual fiber became ready, or ran.
+    Out(u32, i32, bool),
+    /// This usual fiber became ready; who made it so has done its part.
     Ready(usize),
-    Ran(usize),
+    Told(usize),
+    /// This usual fiber ran, on this thread, and has computed.
+    Ran(usize, i32),
+    Done(i32),
 }
 
 /// In the order of time.
@@ -91,8 +97,11 @@ impl Ring {
             if kind == 14 {
                 let (thread, time, processor) =
                     ((word(at + 8) >> 32) as i32, word(at + 16), word(at + 24) as u32);
-                let out = misc & 0x2000 != 0;
-                events.push((time, if out { What::Out(processor) } else { What::In(processor, thread) }));
+                let what = match misc & 0x2000 {
+                    0 => What::In(processor, thread),
+                    _ => What::Out(processor, thread, misc & 0x4000 != 0),
+                };
+                events.push((time, what));
             }
             at += size;
         }
@@ -116,10 +125,13 @@ impl Said {
 }
 
 /// They never wait, and have all processors. `one`: they are as the usual fibers, and yield each millisecond.
-fn start_others(said: &Arc<Said>, one: bool, count: u32) -> Vec<thread::JoinHandle<()>> {
-    let runtime = match one {
-        true => Runtime::default(),
-        false => Runtime::start(Config { priority: Priority::Low, ..Config::default() }),
+/// `equal`: they have carriers of their own, as usual as the others.
+fn start_others(said: &Arc<Said>, kind: &str, count: u32) -> Vec<thread::JoinHandle<()>> {
+    let one = kind == "one";
+    let runtime = match kind {
+        "one" => Runtime::default(),
+        "equal" => Runtime::start(Config::default()),
+        _ => Runtime::start(Config { priority: Priority::Low, ..Config::default() }),
     };
     let runtime = runtime.expect("a runtime starts");
     let spin = move |said: Arc<Said>| {
@@ -144,33 +156,45 @@ fn start_others(said: &Arc<Said>, one: bool, count: u32) -> Vec<thread::JoinHand
     others
 }
 
-/// One of those that are made ready. It is told by a number, which it clears.
-fn usual(me: usize, said: &Said, told: &AtomicU32) {
+const PARKS: u32 = 0;
+const TOLD: u32 = 1;
+const COMPUTES: u32 = 2;
+
+/// One of those that are made ready: told by this word, which says what it does.
+fn usual(me: usize, said: &Said, word: &AtomicU32, busy_ns: u64) {
     loop {
-        while told.swap(0, AcqRel) == 0 {
+        while word.compare_exchange(TOLD, COMPUTES, AcqRel, Relaxed).is_err() {
             if said.stop.load(Relaxed) {
                 return;
             }
             thread::park();
         }
-        said.note(What::Ran(me));
-        let until = now_ns() + BUSY_NS;
+        said.note(What::Ran(me, number()));
+        let until = now_ns() + busy_ns;
         while now_ns() < until {
             std::hint::spin_loop();
         }
+        said.note(What::Done(number()));
+        word.store(PARKS, Release);
     }
 }
 
-fn record(one: bool, fibers: usize, times: usize, movable: bool) -> Option<(Trace, HashSet<i32>)> {
+fn record(
+    kind: &str,
+    fibers: usize,
+    times: usize,
+    movable: bool,
+    busy_ns: u64,
+) -> Option<(Trace, HashSet<i32>)> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let rings: Vec<Ring> = (0..processors).map(Ring::open).collect::<Option<_>>()?;
     let said = Arc::new(Said::default());
-    let others = start_others(&said, one, processors);
+    let others = start_others(&said, kind, processors);
     let usual: Vec<_> = (0..fibers)
         .map(|me| {
             let (said, told) = (said.clone(), Arc::new(AtomicU32::new(0)));
             let its = told.clone();
-            let body = move || usual(me, &said, &its);
+            let body = move || usual(me, &said, &its, busy_ns);
             let builder = thread::Builder::new();
             // SAFETY: it holds no reference to thread-local data where it parks.
             let fiber = if movable { unsafe { builder.spawn_movable(body) } } else { builder.spawn(body) };
@@ -182,11 +206,12 @@ fn record(one: bool, fibers: usize, times: usize, movable: bool) -> Option<(Trac
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros(500 + (random >> 33) % 1000));
         for (me, (fiber, told)) in usual.iter().enumerate() {
-            // One that has not come since is told no second time.
-            if told.load(Acquire) == 0 {
+            // One that has not come since, or not done, is told no second time.
+            if told.load(Acquire) == PARKS {
                 said.note(What::Ready(me));
-                told.store(1, Release);
+                told.store(TOLD, Release);
                 fiber.thread().unpark();
+                said.note(What::Told(me));
             }
         }
     }
@@ -205,10 +230,13 @@ fn record(one: bool, fibers: usize, times: usize, movable: bool) -> Option<(Trac
 /// What the trace says of one wait.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
+    fiber: usize,
     since: u64,
     ns: u64,
     /// When a low one ran last during it, from its begin. 0: none did.
     low_ns: u64,
+    /// The carrier that ran it then.
+    thread: i32,
 }
 
 fn waits(events: &[(u64, What)], others: &HashSet<i32>, all: bool) -> Vec<Waited> {
@@ -221,15 +249,19 @@ fn waits(events: &[(u64, What)], others: &HashSet<i32>, all: bool) -> Vec<Waited
         }
         match what {
             What::In(processor, thread) if others.contains(&thread) => _ = low.insert(processor, thread),
-            What::In(processor, _) | What::Out(processor) => _ = low.remove(&processor),
-            What::Ready(fiber) => _ = waiting.insert(fiber, Waited { since: time, ns: 0, low_ns: 0 }),
-            What::Ran(fiber) => {
+            What::In(processor, _) | What::Out(processor, ..) => _ = low.remove(&processor),
+            What::Ready(fiber) => {
+                let wait = Waited { fiber, since: time, ns: 0, low_ns: 0, thread: 0 };
+                waiting.insert(fiber, wait);
+            }
+            What::Ran(fiber, thread) => {
                 if let Some(wait) = waiting.remove(&fiber) {
-                    done.push(Waited { ns: time - wait.since, ..wait });
+                    done.push(Waited { ns: time - wait.since, thread, ..wait });
                 }
             }
+            What::Told(_) | What::Done(_) => {}
         }
-        if all && (!waiting.is_empty() || matches!(what, What::Ran(_))) {
+        if all && (!waiting.is_empty() || matches!(what, What::Ran(..))) {
             let since = |(fiber, wait): (&usize, &Waited)| format!("{fiber} for {} ns", time - wait.since);
             let waiting: Vec<_> = waiting.iter().map(since).collect();
             println!("{time} {what:?}: low ones run: {low:?}, usual ones wait: {waiting:?}");
@@ -238,16 +270,76 @@ fn waits(events: &[(u64, What)], others: &HashSet<i32>, all: bool) -> Vec<Waited
     done
 }
 
+/// What the carrier did, that then ran the fiber, while a low one ran.
+const CAUSES: [&str; 5] = [
+    "was not told yet",
+    "slept, or was in the kernel's queue",
+    "was preempted",
+    "ran another usual fiber",
+    "ran, and had not come to it",
+];
+
+/// How long each cause held during this wait, while a low one ran.
+fn causes(events: &[(u64, What)], others: &HashSet<i32>, wait: &Waited) -> [u64; CAUSES.len()] {
+    let (mut low, mut ns) = (HashSet::new(), [0; CAUSES.len()]);
+    let (mut told, mut before) = (false, wait.since);
+    // Of its carrier: the processor that it has, was it preempted, does it run a usual fiber?
+    let (mut here, mut preempted, mut busy) = (None, false, false);
+    for &(time, what) in events.iter().take_while(|(time, _)| *time <= wait.since + wait.ns) {
+        if time > wait.since && !low.is_empty() {
+            let cause = match (told, here) {
+                (false, _) => 0,
+                (_, None) => 1 + usize::from(preempted),
+                (_, Some(_)) => {
+                    if busy {
+                        3
+                    } else {
+                        4
+                    }
+                }
+            };
+            ns[cause] += time - before;
+        }
+        before = time.max(wait.since);
+        match what {
+            What::In(processor, thread) => {
+                if others.contains(&thread) {
+                    low.insert(processor);
+                } else {
+                    low.remove(&processor);
+                }
+                if thread == wait.thread {
+                    here = Some(processor);
+                }
+            }
+            What::Out(processor, thread, was_ready) => {
+                low.remove(&processor);
+                if thread == wait.thread {
+                    (here, preempted) = (None, was_ready);
+                }
+            }
+            What::Ready(fiber) if fiber == wait.fiber => told = false,
+            What::Told(fiber) if fiber == wait.fiber => told = true,
+            What::Ran(_, thread) if thread == wait.thread => busy = true,
+            What::Done(thread) if thread == wait.thread => busy = false,
+            _ => {}
+        }
+    }
+    ns
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, or| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(or);
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let Some((events, others)) = record(has("one"), number(1, 1), number(2, 500), has("movable")) else {
+    let kind = arguments.first().map_or("low", String::as_str);
+    let busy_ns = if has("long") { 20 * BUSY_NS } else { BUSY_NS };
+    let Some((events, others)) = record(kind, number(1, 1), number(2, 500), has("movable"), busy_ns) else {
         eprintln!("the kernel lets us have no records: see wakeful doctor");
         return ExitCode::from(2);
     };
     let waits = waits(&events, &others, has("all"));
-    let wrong = waits.iter().filter(|wait| wait.low_ns > LIMIT_NS).count();
+    let wrong: Vec<_> = waits.iter().filter(|wait| wait.low_ns > LIMIT_NS).collect();
     let us = |mut values: Vec<u64>, part: f64| {
         values.sort_unstable();
         values[((values.len() - 1) as f64 * part) as usize] as f64 / 1000.0
@@ -259,6 +351,19 @@ fn main() -> ExitCode {
         let at = |part| us(values.clone(), part);
         println!("{what:22} us: median {:.1}, 99 % {:.1}, most {:.1}", at(0.5), at(0.99), at(1.0));
     }
-    println!("{} records, {} waits, {wrong} of them wrong", events.len(), waits.len());
-    ExitCode::from(u8::from(wrong * 10 > waits.len()))
+    println!("{} records, {} waits, {} of them wrong", events.len(), waits.len(), wrong.len());
+    let mut counts = [(0, 0); CAUSES.len()];
+    for wait in &wrong {
+        let ns = causes(&events, &others, wait);
+        let most = (0..ns.len()).max_by_key(|&cause| ns[cause]).unwrap_or(0);
+        counts[most].0 += 1;
+        counts[most].1 += ns[most];
+    }
+    for (cause, (count, ns)) in CAUSES.iter().zip(counts).filter(|(_, (count, _))| *count > 0) {
+        println!(
+            "  {count} times its carrier {cause}, for {:.1} us in the mean",
+            ns as f64 / 1e3 / count as f64
+        );
+    }
+    ExitCode::from(u8::from(wrong.len() * 2 >= waits.len()))
 }

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -15,7 +15,7 @@ use crate::deque::Deque;
 use crate::guests;
 use crate::list::{Inbox, List};
 use crate::policy::{self, Own};
-use crate::record::{Fiber, Why};
+use crate::record::{Fiber, Resides, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
@@ -61,6 +61,11 @@ pub struct Carrier {
     pub sleeps: Cell<bool>,
     turn: Cell<u32>,
     since: Cell<u64>,
+    /// Its residents: fibers pinned here that have waited and have not ended. Who waits rarely blocks the
+    /// others; so those that begin are spread by this count.
+    waited: AtomicU32,
+    /// The same of those that others sent here to begin.
+    sent: AtomicU32,
     /// When it was last roused, or made with a seat. 0: not since it slept.
     pub roused: AtomicU64,
     /// The kernel's word of it, if it can be had.
@@ -159,6 +164,21 @@ pub fn switch(fiber: *mut Fiber, why: Why) {
     unsafe { (*(*fiber).yielder.get()).suspend(why) };
 }
 
+/// The calling fiber waits next, and may go on with another carrier then. [`fasten`] is called after that.
+pub fn loosen(fiber: &Fiber) {
+    if let Some(carrier) = here().filter(|_| !fiber.movable.get()) {
+        carrier.reside(fiber, false);
+        fiber.loose.set(true);
+    }
+}
+
+/// The calling fiber stays where it is.
+pub fn fasten(fiber: &Fiber) {
+    if let Some(carrier) = here().filter(|_| fiber.loose.replace(false)) {
+        fiber.home.store(carrier.index + 1, Relaxed);
+    }
+}
+
 /// Ends the program when it is dropped.
 struct Abort;
 
@@ -188,6 +208,8 @@ impl Carrier {
             sleeps: Cell::new(false),
             turn: Cell::new(0),
             since: Cell::new(0),
+            waited: AtomicU32::new(0),
+            sent: AtomicU32::new(0),
             roused: AtomicU64::new(0),
             upcall: OnceLock::new(),
             usual: Cell::new(false),
@@ -222,6 +244,7 @@ impl Carrier {
         while own::get() != 0 {
             if self.has_seat()
                 && let Some(fiber) = self.next()
+                && (self.residents() == 0 || !self.leave_to_newcomer(fiber))
             {
                 self.run(fiber);
             }
@@ -481,11 +504,61 @@ impl Carrier {
         }
     }
 
+    /// HINT: how many fibers are pinned here that wait now and then.
+    #[inline]
+    pub fn residents(&self) -> u32 {
+        self.waited.load(Relaxed) + self.sent.load(Relaxed)
+    }
+
+    /// This pinned fiber waits, or has ended, here.
+    #[inline]
+    fn reside(&self, record: &Fiber, stays: bool) {
+        match record.resides.get() {
+            Resides::No if stays => {
+                record.resides.set(Resides::Waited);
+                // Only this thread writes it.
+                self.waited.store(self.waited.load(Relaxed) + 1, Relaxed);
+            }
+            Resides::Waited if !stays => {
+                record.resides.set(Resides::No);
+                self.waited.store(self.waited.load(Relaxed) - 1, Relaxed);
+            }
+            Resides::Sent if !stays => {
+                record.resides.set(Resides::No);
+                self.sent.fetch_sub(1, Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Is another carrier with fewer residents about to run? Then a pinned fiber that has not begun begins
+    /// there. Where several are spawned together, the first carrier to come would else have all, and they
+    /// would wait for each other.
+    #[cold]
+    #[inline(never)]
+    fn leave_to_newcomer(&self, fiber: *mut Fiber) -> bool {
+        // SAFETY: it is ready and in no list.
+        let record = unsafe { &*fiber };
+        if record.started.get() || record.movable.get() {
+            return false;
+        }
+        let other = self.runtime.newcomer(self.index);
+        let Some(other) = other.filter(|other| other.residents() < self.residents()) else { return false };
+        record.resides.set(Resides::Sent);
+        other.sent.fetch_add(1, Relaxed);
+        record.home.store(other.index + 1, Relaxed);
+        record.runtime.ready(fiber);
+        true
+    }
+
     /// A fiber has switched away.
     #[inline]
     pub fn put_away(&'static self, fiber: *mut Fiber, why: Option<Why>) {
         // SAFETY: it is ours until the token or a list has it.
         let record = unsafe { &*fiber };
+        if !record.movable.get() && !record.loose.get() {
+            self.reside(record, why.is_some());
+        }
         match why {
             None => {
                 if record.release() {
@@ -520,6 +593,21 @@ impl Carrier {
             return self.push_ready(fiber, false);
         }
         self.publish(fiber);
+    }
+
+    /// A task of this carrier is ready, between two polls. Nobody is woken for it, as whoever made it ready
+    /// mostly waits next. The first is where others find it if this carrier blocks. Further ones are run in
+    /// the order in which they came.
+    #[inline]
+    pub fn ready_loose(&'static self, fiber: *mut Fiber) {
+        if !self.ready.is_empty() || self.new.has_any() {
+            return self.push_ready(fiber, false);
+        }
+        // SAFETY: it is in no list, and this is the owner's thread. There is room.
+        unsafe {
+            (*fiber).home.store(0, Relaxed);
+            self.new.push(fiber);
+        }
     }
 
     /// A fiber that any carrier may run.

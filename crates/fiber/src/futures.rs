@@ -2,7 +2,7 @@
 //! Futures: a fiber drives each, so they share the processors with all other fibers.
 
 use core::future::Future;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::task::{Context, Poll};
 use std::sync::Arc;
@@ -70,6 +70,21 @@ impl Bell {
     }
 }
 
+impl Bell {
+    /// The same, of a task that may go on with another carrier.
+    ///
+    /// That is sound. What the calling fiber has on its stack are `begin` of `thread.rs`, the driver, the
+    /// future, its waker and the bell. The last three are `Send`. The first two hold nothing thread-local
+    /// between polls, and no poll is under way.
+    fn wait_loose(&self) {
+        // SAFETY: null, or the calling fiber, which runs.
+        let Some(fiber) = (unsafe { carrier::current().as_ref() }) else { return self.wait() };
+        carrier::loosen(fiber);
+        self.wait();
+        carrier::fasten(fiber);
+    }
+}
+
 /// Polls a future to its end. The calling fiber waits between; outside of fibers the kernel thread does. A
 /// fiber that is cancelled ([`JoinHandle::cancel`]) ends where the future is pending, which is dropped.
 ///
@@ -88,19 +103,30 @@ impl Bell {
 /// }));
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    drive(future, Bell::wait_loose)
+}
+
+/// Not inlined: a compiler keeps the place of a thread-local variable as long as a function runs, and the
+/// driver of a task may be on another kernel thread after a wait.
+#[inline(never)]
+fn poll<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    future.poll(context)
+}
+
+fn drive<F: Future>(future: F, wait: impl Fn(&Bell)) -> F::Output {
     let mut future = pin!(future);
     let bell = Arc::new(Bell { word: AtomicU32::new(SILENT), driver: carrier::current() });
     let waker = bell.clone().into();
     let mut context = Context::from_waker(&waker);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(output) = poll(future.as_mut(), &mut context) {
             return output;
         }
         if bell.is_rung() {
             // It was woken during its own poll: the others come first.
             yield_now();
         } else {
-            bell.wait();
+            wait(&bell);
             cancellation_point();
         }
         // ORDER: AcqRel, pairs with the swap in `wake_by_ref`. Who rings from here on is for the poll after
@@ -113,11 +139,15 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// that is pending, and whose wakers are all gone, is not polled again: its fiber and what it holds stay
 /// until it is cancelled.
 ///
+/// Between two polls the task may go to another kernel thread, as the future is `Send`. A poll that waits as
+/// a fiber ends on the kernel thread on which it began. A future that is not `Send` stays with one kernel
+/// thread if its fiber makes it: `spawn(|| block_on(async { .. }))`.
+///
 /// # Panics
 /// As [`spawn`].
 pub fn spawn_async<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    spawn(move || block_on(future))
+    spawn(move || drive(future, Bell::wait_loose))
 }

@@ -27,6 +27,16 @@ pub enum Why {
     Parks,
 }
 
+/// Is a fiber that is pinned counted by its carrier? See `carrier.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resides {
+    No,
+    /// It waited there.
+    Waited,
+    /// Another carrier sent it there to begin.
+    Sent,
+}
+
 /// Who has fibers made ready.
 pub trait Home: Sync {
     /// The fiber can go on; nobody else says so.
@@ -67,6 +77,10 @@ pub struct Fiber {
     /// Its stack is 2 to this power times as long as the runtime's usual ones.
     pub class: u8,
     pub started: Cell<bool>,
+    /// A task between two polls: it is pinned, and may go on elsewhere after this wait.
+    pub loose: Cell<bool>,
+    /// It is among the residents of its carrier.
+    pub resides: Cell<Resides>,
     /// 1 + the index of the carrier with which it began; 0: it has not begun, or is movable.
     pub home: AtomicU32,
     /// Its joiner runs it, and nobody else waits for it.
@@ -112,6 +126,8 @@ impl Fiber {
                 cancelled: AtomicU64::new(0),
                 class,
                 started: Cell::new(false),
+                loose: Cell::new(false),
+                resides: Cell::new(Resides::No),
                 home: AtomicU32::new(0),
                 nested: Cell::new(false),
                 next: Cell::new(null_mut()),

@@ -32,6 +32,9 @@ pub const CARRIERS: usize = 1024;
 /// processors.
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// BOUND: a carrier that was roused so long ago is not taken for one that is about to run.
+const COMES_NS: u64 = 200_000;
+
 /// What becomes of the seat of a carrier that blocks in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
@@ -114,6 +117,8 @@ pub struct Runtime {
     idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
+    /// HINT: 1 + the indices of the carriers that were roused last, and before that one.
+    roused: [AtomicU32; 2],
     /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
     /// What `wakeful top` reads.
@@ -214,6 +219,7 @@ impl Runtime {
             taken: AtomicU64::new(0),
             idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
+            roused: Default::default(),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
             told_page: Told::new(),
         }));
@@ -272,6 +278,7 @@ impl Runtime {
         if seated {
             self.seats.seat_newcomer(index);
             new.roused.store(sentinel::now_ns(), Relaxed);
+            self.note_roused(index);
         }
         // Before it runs: the first fiber that it begins may park, and be unparked by others, at once.
         // ORDER: Release, pairs with the Acquire in `all` and `carrier`; publishes the carrier.
@@ -342,19 +349,46 @@ impl Runtime {
             if let Some(carrier) = self.carrier(carrier) {
                 carrier.roused.store(sentinel::now_ns(), Relaxed);
             }
+            self.note_roused(carrier);
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
+        }
+    }
+
+    /// HINT: a carrier but this one that has got a seat and is about to run. At worst it runs already.
+    pub(crate) fn newcomer(&self, me: u32) -> Option<&'static Carrier> {
+        let mut roused =
+            self.roused.iter().filter_map(|word| self.carrier(word.load(Relaxed).checked_sub(1)?));
+        roused.find(|carrier| {
+            let since = carrier.roused.load(Relaxed);
+            let comes = since != 0 && self.seats.holds(carrier.index);
+            comes && carrier.index != me && sentinel::now_ns().saturating_sub(since) < COMES_NS
+        })
+    }
+
+    fn note_roused(&self, carrier: u32) {
+        let [last, before] = &self.roused;
+        let old = last.swap(carrier + 1, Relaxed);
+        if old != carrier + 1 {
+            before.store(old, Relaxed);
         }
     }
 
     /// Work was published: somebody who sleeps gets a free seat, if there is one.
     #[inline]
     pub(crate) fn invite(&'static self) {
-        match self.seats.invite(self.may_grow()) {
+        match self.invite_least(self.may_grow()) {
             Invited::Nobody => {}
             Invited::Carrier(carrier) => self.rouse(Some(carrier)),
             Invited::Newcomer => self.invite_newcomer(),
         }
+    }
+
+    /// Of those who sleep, one with few residents.
+    #[inline]
+    fn invite_least(&'static self, newcomers: bool) -> Invited {
+        let load = |index| self.carrier(index).map_or(0, Carrier::residents);
+        self.seats.invite_least(newcomers, load)
     }
 
     /// HINT: a carrier that a low one starts would be low. Those of a runtime that activates always leave a
@@ -638,7 +672,11 @@ impl Home for Runtime {
             && !carrier.sleeps.get()
         {
             // SAFETY: it is in no list.
-            let home = unsafe { (*fiber).home.load(Relaxed) };
+            let record = unsafe { &*fiber };
+            let home = record.home.load(Relaxed);
+            if record.loose.get() && home == carrier.index + 1 && self.policy.is_none() {
+                return carrier.ready_loose(fiber);
+            }
             if home == 0 || home == carrier.index + 1 {
                 return carrier.ready(fiber);
             }
@@ -681,11 +719,24 @@ impl Home for Runtime {
 }
 
 impl Runtime {
+    /// HINT: the carrier of this task is blocked, or runs others while a seat is free.
+    fn is_better_elsewhere(&self, fiber: &Fiber) -> bool {
+        fiber
+            .home
+            .load(Relaxed)
+            .checked_sub(1)
+            .is_some_and(|home| self.seats.is_away(home) || self.seats.holds(home) && !self.seats.is_full())
+    }
+
     /// A fiber that can go on, found out elsewhere. `starts`: a carrier may be started for it.
     #[inline(never)]
     fn send(&'static self, fiber: *mut Fiber, starts: bool) {
         // SAFETY: it is in no list.
-        match unsafe { (*fiber).home.load(Relaxed) }.checked_sub(1) {
+        let record = unsafe { &*fiber };
+        if record.loose.get() && self.policy.is_none() && self.is_better_elsewhere(record) {
+            record.home.store(0, Relaxed);
+        }
+        match record.home.load(Relaxed).checked_sub(1) {
             Some(home) => {
                 if let Some(carrier) = self.carrier(home) {
                     carrier.inbox.send(fiber);
@@ -696,7 +747,7 @@ impl Runtime {
             }
             None => {
                 self.common.push(fiber, false);
-                match self.seats.invite(starts && self.may_grow()) {
+                match self.invite_least(starts && self.may_grow()) {
                     Invited::Nobody => {}
                     Invited::Carrier(carrier) => self.rouse(Some(carrier)),
                     Invited::Newcomer => self.invite_newcomer(),

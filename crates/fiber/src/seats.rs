@@ -73,6 +73,9 @@ const HELD: u32 = 1;
 const ASLEEP: u32 = 2;
 const CALLED: u32 = 3;
 
+/// BOUND: of so many sleepers the load is compared.
+const MOST: usize = 8;
+
 const FREE: u32 = 1;
 const WANTED: u32 = 2;
 
@@ -310,21 +313,29 @@ impl<P: Fences> Seats<P> {
     /// W1, W2. To be called after work was published. Where nobody sleeps, a newcomer may come.
     #[inline]
     pub fn invite(&self, newcomers: bool) -> Invited {
+        self.invite_least(newcomers, |_| 0)
+    }
+
+    /// As [`Seats::invite`]. Of those who lay down last it is one with the least load.
+    #[inline]
+    pub fn invite_least(&self, newcomers: bool, load: impl Fn(u32) -> u32) -> Invited {
         P::light();
-        if self.open.load(Relaxed) & FREE == 0 { Invited::Nobody } else { self.invite_slow(newcomers) }
+        if self.open.load(Relaxed) & FREE == 0 { Invited::Nobody } else { self.invite_slow(newcomers, load) }
     }
 
     #[cold]
     #[inline(never)]
-    fn invite_slow(&self, newcomers: bool) -> Invited {
+    fn invite_slow(&self, newcomers: bool, load: impl Fn(u32) -> u32) -> Invited {
         self.locked(|lists| {
             if lists.free == 0 || lists.asleep.is_empty() && !newcomers {
                 // Who is awake will look before it sleeps.
                 return Invited::Nobody;
             }
             lists.free -= 1;
-            match lists.asleep.pop() {
-                Some(carrier) => Invited::Carrier(self.seat(carrier)),
+            // Not all: others wait for the lock.
+            let last = lists.asleep.len().saturating_sub(MOST)..lists.asleep.len();
+            match last.rev().min_by_key(|&at| load(lists.asleep[at])) {
+                Some(at) => Invited::Carrier(self.seat(lists.asleep.remove(at))),
                 None => Invited::Newcomer,
             }
         })

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use fiber::futures::{block_on, spawn_async};
 use fiber::thread::Cancelled;
@@ -337,4 +338,56 @@ fn a_task_that_is_cancelled_ends_where_it_is_pending() {
 fn a_lost_wake_is_noticed() {
     assert!(wakes(Whole));
     assert!(!wakes(Loses::default()));
+}
+
+fn kernel_thread() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// A task goes on with another carrier where its own is blocked. In each poll it finds the thread-local
+/// variables of the thread that polls, also after a wait inside that poll.
+#[test]
+fn a_task_moves_between_its_polls_only() {
+    std::thread_local! {
+        static OWN: std::cell::Cell<i32> = const { std::cell::Cell::new(0) };
+    }
+    let (channel, polled) = (Arc::new(Channel::default()), Arc::new(AtomicU64::new(0)));
+    let (items, seen) = (channel.clone(), polled.clone());
+    let task = spawn_async(async move {
+        let mut threads = Vec::new();
+        for _ in 0..3 {
+            let here = kernel_thread();
+            OWN.set(here);
+            thread::sleep(Duration::from_millis(2));
+            assert_eq!((kernel_thread(), OWN.get()), (here, here), "a poll moved");
+            threads.push(here);
+            seen.store(here as u64, Relaxed);
+            items.receive().await;
+        }
+        threads
+    });
+    while channel.waker().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Some fiber begins with the task's carrier, and keeps it.
+    let (wanted, blocked) = (polled.load(Relaxed) as i32, Arc::new(AtomicBool::new(false)));
+    while !blocked.load(Acquire) {
+        let blocked = blocked.clone();
+        drop(thread::spawn(move || {
+            match kernel_thread() == wanted && !blocked.swap(true, AcqRel) {
+                true => std::thread::sleep(Duration::from_secs(2)),
+                // The next one begins elsewhere.
+                false => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }));
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    let begin = Instant::now();
+    (0..3).for_each(|_| channel.send(1));
+    let threads = task.join().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(1), "it waited for its carrier");
+    assert_eq!(threads[0], wanted);
+    assert!(threads[1..].iter().all(|&thread| thread != wanted), "{threads:?} {wanted}");
 }

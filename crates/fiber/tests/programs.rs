@@ -82,7 +82,8 @@ fn a_walk_finds_the_same() {
     assert_eq!(found("fibers"), one);
 }
 
-/// Of many waits hardly one is long while a low fiber runs; the trace says so where there are no priorities.
+/// Less than half of the waits are long while a low fiber runs, on a busy machine too, where other programs
+/// make some so. Without priorities all are, and the trace says so.
 #[test]
 fn a_trace_shows_who_waited_for_whom() {
     let status = |others| {
