@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use launch::closure::Reach;
-use launch::interposer::{preload_list, prepend};
+use launch::interposer::{PROFILE_NAME, preload_list, prepend};
 use launch::{Launch, Target, When, library};
 use linux::environment::PROFILE;
 use recorder::Program;
@@ -26,7 +26,7 @@ use recorder::profile::{Profile, Profiling, events::Events};
 use crate::recorded::{
     Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
 };
-use names::{LIBRARY, Names};
+use names::Names;
 use report::Report;
 
 /// Run a program, and say for whom its threads waited, and what those did meanwhile
@@ -66,7 +66,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
     }
     let target = Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command: args.command };
     let launch = Launch::prepare(target, if args.verify { Reach::All } else { Reach::Near })?;
-    let library = library::find()?.with_file_name(LIBRARY);
+    let library = library::find()?.with_file_name(PROFILE_NAME);
     if !library.is_file() {
         bail!("{} is not there;\n{}", library.display(), library::AGAIN);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `watch` and `profile` have in common: they run a program, pass signals and its status on, and report.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_void};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -162,37 +162,51 @@ extern "C" fn keep(number: i32) {
     SIGNALS.fetch_or(1 << number, Relaxed);
 }
 
+/// Of those that a terminal sends: somebody sent it by kill(2).
+extern "C" fn keep_if_sent(number: i32, about: *const libc::siginfo_t, _: *const c_void) {
+    // SAFETY: the kernel's, for a handler with SA_SIGINFO.
+    if unsafe { (*about).si_code } == libc::SI_USER {
+        keep(number);
+    }
+}
+
 /// Those that came since the last time.
 pub fn take_signals() -> impl Iterator<Item = i32> {
     let signals = SIGNALS.swap(0, Relaxed);
     (1..32).filter(move |number| signals & 1 << number != 0)
 }
 
-/// What the terminal sends, the program gets itself. What others send us alone, we pass on. We go on until
-/// the program has ended.
+/// What the terminal sends, the program gets itself. What others send us, we pass on. We go on until the
+/// program has ended.
 pub fn pass_signals_on() {
     let keep: extern "C" fn(i32) = keep;
-    let actions = [
-        (libc::SIGINT, libc::SIG_IGN),
-        (libc::SIGQUIT, libc::SIG_IGN),
-        (libc::SIGTERM, keep as libc::sighandler_t),
-        (libc::SIGHUP, keep as libc::sighandler_t),
-        (libc::SIGUSR1, keep as libc::sighandler_t),
-        (libc::SIGUSR2, keep as libc::sighandler_t),
-    ];
-    for ((number, action), before) in actions.into_iter().zip(&BEFORE) {
-        // SAFETY: the handler sets a bit.
-        before.store(unsafe { libc::signal(number, action) }, Relaxed);
+    let keep_if_sent: extern "C" fn(i32, *const libc::siginfo_t, *const c_void) = keep_if_sent;
+    for (number, before) in PASSED.into_iter().zip(&BEFORE) {
+        let is_terminals = [libc::SIGINT, libc::SIGQUIT].contains(&number);
+        // SAFETY: the handlers set a bit; a structure of zeros is valid.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+            action.sa_sigaction =
+                if is_terminals { keep_if_sent as *const () as usize } else { keep as *const () as usize };
+            let mut was: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(number, &action, &mut was) == 0 {
+                before.store(was.sa_sigaction, Relaxed);
+            }
+        }
     }
 }
+
+/// Those that the program is to have.
+const PASSED: [i32; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// What was done with the signals of [`pass_signals_on`] before.
 static BEFORE: [AtomicUsize; 6] = [const { AtomicUsize::new(libc::SIG_DFL) }; 6];
 
 /// The program has ended, and signals do what they did.
 pub fn signals_as_before() {
-    let numbers = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
-    for (number, before) in numbers.into_iter().zip(&BEFORE) {
+    for (number, before) in PASSED.into_iter().zip(&BEFORE) {
         // SAFETY: what the system has said of the same signal.
         unsafe { libc::signal(number, before.load(Relaxed)) };
     }

@@ -5,9 +5,11 @@
 //! that. What the kernel's account says of the same threads decides which of the two it is.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -273,6 +275,43 @@ fn the_locks_of_run_can_be_profiled() {
     }
 }
 
+/// `wakeful run` inside puts its own library before what is preloaded, and not before ours.
+#[test]
+fn a_program_that_run_starts_is_seen() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let words = ["run", "--", program.to_str().unwrap(), "sleeper", "10"];
+    let (records, status) = profiled(&[], Path::new(env!("CARGO_BIN_EXE_wakeful")), &words);
+    assert_eq!(status, Some(3));
+    assert!(number(row(&records, "mutex"), "waits") > 1, "{records:#?}");
+}
+
+#[test]
+fn whoever_ends_the_profiler_ends_the_program() {
+    folder();
+    for (verb, number) in [
+        ("profile", libc::SIGKILL),
+        ("profile", libc::SIGTERM),
+        ("profile", libc::SIGINT),
+        ("watch", libc::SIGKILL),
+        ("watch", libc::SIGQUIT),
+    ] {
+        let mut command = wakeful();
+        command.args([verb, "--", "sh", "-c", "echo; exec sleep 60"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        output.read_exact(&mut [0]).unwrap();
+        let since = Instant::now();
+        // SAFETY: our own child, not yet reaped.
+        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, number) }, 0);
+        // The program has the other end of it.
+        output.read_to_end(&mut Vec::new()).unwrap();
+        assert!(since.elapsed() < Duration::from_secs(30), "{verb}, {number}");
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, (number != libc::SIGKILL).then_some(128 + number), "{verb}, {number}");
+    }
+}
+
 /// Without events the waits are told, and that nobody knows what the holders did.
 #[test]
 fn without_permission_the_waits_are_told_all_the_same() {
@@ -330,7 +369,7 @@ impl Drop for Group {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

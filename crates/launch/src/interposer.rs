@@ -2,7 +2,7 @@
 //! The interposer, seen from outside: by what it is chosen and asked, and how it gets into a program.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use linux::image::ORIGIN;
@@ -11,6 +11,9 @@ use linux::image::ORIGIN;
 pub fn views() -> impl Iterator<Item = &'static str> {
     linux::view::NAMES.iter().map(|(name, _)| *name)
 }
+
+/// File name of the library that tells `wakeful profile` of waits; it is where the interposer is.
+pub const PROFILE_NAME: &str = "libwakeful_profile.so";
 
 /// What the interposer exports and no other library does: the name of the view that it took.
 pub const VIEW_SYMBOL: &CStr = c"wakeful_preload_view";
@@ -41,14 +44,15 @@ pub fn preload_list(library: &Path) -> OsString {
     prepend(library, &std::env::var_os("LD_PRELOAD").unwrap_or_default())
 }
 
-/// As [`preload_list`], before this list.
+/// As [`preload_list`], before this list. The library that tells `wakeful profile` of waits stays before all:
+/// it sees those that come through it alone.
 pub fn prepend(library: &Path, list: &OsStr) -> OsString {
-    let mut result = library.as_os_str().to_owned();
-    for other in entries(list).filter(|other| plain(other) != library.as_os_str().as_bytes()) {
-        result.push(":");
-        result.push(OsStr::from_bytes(other));
-    }
-    result
+    let library = library.as_os_str().as_bytes();
+    let others = || entries(list).filter(|other| plain(other) != library);
+    let tells = |entry: &&[u8]| entry.ends_with(PROFILE_NAME.as_bytes());
+    let first = others().filter(tells).chain([library]);
+    let all: Vec<&[u8]> = first.chain(others().filter(|entry| !tells(entry))).collect();
+    OsString::from_vec(all.join(&b':'))
 }
 
 /// What is in such a list. The dynamic linker separates at both.
@@ -73,6 +77,7 @@ mod tests {
             ("/a.so /b.so", "/us.so:/a.so:/b.so"),
             ("/a.so:/us.so", "/us.so:/a.so"),
             (":", "/us.so"),
+            ("/a.so:/libwakeful_profile.so", "/libwakeful_profile.so:/us.so:/a.so"),
             (&format!("{}/us.so:/a.so", std::str::from_utf8(ORIGIN).unwrap()), "/us.so:/a.so"),
         ] {
             assert_eq!(prepend(Path::new("/us.so"), OsStr::new(list)), result, "{list}");

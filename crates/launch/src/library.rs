@@ -77,7 +77,7 @@ impl OpenMp {
             (Ok(path), None) => {
                 format!("OpenMP regions of what it loads or starts run on {}", path.display())
             }
-            (Err(reason), Some(native)) => format!("OpenMP regions run on {native}: {reason:#}"),
+            (Err(reason), Some(native)) => format!("OpenMP regions run on {native}:\n{reason:#}"),
             (Err(_), None) => return None,
         };
         Some(match &self.lacks {
@@ -105,17 +105,14 @@ pub fn openmp(interposer: &Path, image: &Path, reach: Reach) -> OpenMp {
     let linked = natives.first().and_then(|object| runtime(&object.name));
     let path = interposer.with_file_name(OPENMP_NAME);
     let found = program::library(&path);
-    let found = found.with_context(|| format!("{}; {AGAIN}", path.display()));
     let found = match found {
         Ok(found) if found.has(OPENMP_SYMBOL) => found,
         found => {
-            let reason = found.err().unwrap_or_else(|| {
-                anyhow!(
-                    "{}
-is not wakeful's OpenMP runtime; {AGAIN}",
-                    path.display()
-                )
-            });
+            let reason = match found.err() {
+                Some(reason) => format!(":\n{reason:#};"),
+                None => "\nis not wakeful's OpenMP runtime;".into(),
+            };
+            let reason = anyhow!("{}{reason}\n{AGAIN}", path.display());
             return OpenMp { linked, path: Err(reason), lacks: None };
         }
     };

@@ -39,6 +39,10 @@ impl Program {
             -1 => Err(StartError::Process(io::Error::last_os_error())),
             0 => {
                 drop((go, failure));
+                // The kernel's word to the program when we are killed. It stays after an exec, but for
+                // set-user-ID programs, and its own children do not have it.
+                // SAFETY: changes this process alone.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
                 // If our parent is gone there is no byte, and nothing to do.
                 if wait.read_exact(&mut [0]).is_ok() {
                     let error = become_program();

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use launch::interposer::PROFILE_NAME;
 use recorder::maps::Place;
 use recorder::profile::{Class, Key, Profile};
 use recorder::symbols::{Frame, Symbols};
@@ -42,7 +43,7 @@ impl Names {
     /// The same for a caller. Our own library calls the functions of OpenMP's regions.
     fn caller(&mut self, place: &Place) -> &[Site] {
         let all = self.frames(place);
-        if all.iter().any(|site| site.module == LIBRARY) { &[] } else { all }
+        if all.iter().any(|site| site.module == PROFILE_NAME) { &[] } else { all }
     }
 
     /// The function that waits there, and those that called it. What belongs to a lock is left out, if what
@@ -97,9 +98,6 @@ impl Names {
         all
     }
 }
-
-/// File name of the library that tells the waits; it is where the interposer is.
-pub const LIBRARY: &str = "libwakeful_profile.so";
 
 /// A place beyond those that are told apart.
 const ELSEWHERE: &str = "elsewhere";

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Looks at threads that are blocked while others wait for them: in which call, or page fault, and where.
 //!
-//! A lock's holder is known. The thread that will come last to a barrier is not. So each blocked thread that
-//! waits for nothing itself is looked at once, while somebody waits at a barrier. If it then comes last, that
-//! counts.
+//! A look is at what a thread does now, and what we know of it is older: it may have left the lock, and wait
+//! for another one itself. So a look counts if the records say later that somebody waited for this thread at
+//! that time, and that it had been blocked since before. The thread that will come last to a barrier is not
+//! known at all. So each blocked thread that waits for nothing is looked at, while somebody waits at one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,27 +30,29 @@ pub struct Seen {
     pub places: Vec<Place>,
 }
 
+/// A look at a thread for which somebody may have waited.
+struct Maybe {
+    /// When that was, and since when the thread was blocked.
+    now_ns: u64,
+    at_ns: u64,
+    seen: Seen,
+}
+
 /// All looks.
 #[derive(Default)]
 pub(super) struct Looks {
     /// How often a thread for which others waited there was seen so.
     pub seen: HashMap<Key, HashMap<Seen, u32>>,
-    /// Threads that may come last to a barrier: when they were looked at.
-    maybe: HashMap<u32, (u64, Seen)>,
+    /// By thread: the last look at it.
+    maybe: HashMap<u32, Maybe>,
     /// Threads and since when they were blocked, at which somebody has looked.
     looked: HashSet<(u32, u64)>,
     count: u32,
 }
 
 impl Looks {
-    /// Whom to look at: blocked since then or longer; and for which lock, if that is known.
-    fn wanted(
-        &self,
-        waits: &Waits,
-        history: &History,
-        account: &Account,
-        since_ns: u64,
-    ) -> Vec<(u32, u64, Option<Key>)> {
+    /// Whom to look at: blocked since then or longer.
+    fn wanted(&self, waits: &Waits, history: &History, account: &Account, since_ns: u64) -> Vec<(u32, u64)> {
         let blocked = |thread: u32| match history.now(thread) {
             Some((Did::Blocked, at_ns)) if at_ns <= since_ns => Some(at_ns),
             _ => None,
@@ -59,7 +62,7 @@ impl Looks {
         for (thread, now) in waits.waiting().filter(|(_, now)| now.since_ns <= since_ns) {
             match waits.whom(now.key, thread) {
                 Whom::Thread(holder) if waits.where_waits(holder).is_none() => {
-                    wanted.extend(blocked(holder).map(|at_ns| (holder, at_ns, Some(now.key))));
+                    wanted.extend(blocked(holder).map(|at_ns| (holder, at_ns)));
                 }
                 _ if now.key.class.is_barrier() => _ = barriers.insert(now.process),
                 _ => {}
@@ -68,9 +71,11 @@ impl Looks {
         if !barriers.is_empty() {
             let others = account.threads.values().filter(|one| barriers.contains(&one.process));
             let others = others.filter(|one| waits.where_waits(one.thread).is_none());
-            wanted.extend(others.filter_map(|one| Some((one.thread, blocked(one.thread)?, None))));
+            wanted.extend(others.filter_map(|one| Some((one.thread, blocked(one.thread)?))));
         }
-        wanted.retain(|(thread, at_ns, _)| !self.looked.contains(&(*thread, *at_ns)));
+        wanted.retain(|one| !self.looked.contains(one));
+        wanted.sort_unstable();
+        wanted.dedup();
         wanted
     }
 
@@ -79,39 +84,78 @@ impl Looks {
         (waits, history, account): (&Waits, &History, &Account),
         (maps, unwinder): (&Maps, &mut Unwinder),
         since_ns: u64,
-        now_ns: u64,
     ) {
         if self.count >= MOST_LOOKS {
             return;
         }
-        for (thread, at_ns, key) in self.wanted(waits, history, account, since_ns).into_iter().take(LOOKS) {
+        for (thread, at_ns) in self.wanted(waits, history, account, since_ns).into_iter().take(LOOKS) {
             self.count += 1;
             self.looked.insert((thread, at_ns));
             let Some(process) = account.threads.get(&thread).map(|one| one.process) else { continue };
             let Some(look) = look::look(process, thread) else { continue };
+            let now_ns = crate::now_ns();
             let Some(space) = maps.of(process) else { continue };
             let stack = unwinder.unwind(space, &look);
             let sure = stack.guessed_from.unwrap_or(usize::MAX).min(MOST_PLACES);
             let call = look.call.map(|(number, _)| number);
             let seen = Seen { call, places: stack.places.into_iter().take(sure).collect() };
-            match key {
-                Some(key) => *self.seen.entry(key).or_default().entry(seen).or_default() += 1,
-                None => _ = self.maybe.insert(thread, (now_ns, seen)),
-            }
+            self.maybe.insert(thread, Maybe { now_ns, at_ns, seen });
         }
     }
 
-    /// Somebody has waited at a barrier: for one at whom we have looked meanwhile?
-    pub fn piece(&mut self, piece: &Piece) {
-        let Whom::Thread(last) = piece.whom else { return };
-        if !piece.key.class.is_barrier() {
-            return;
+    /// Somebody has waited: for one at whom we have looked meanwhile, and who was blocked then?
+    pub fn piece(&mut self, piece: &Piece, history: &History) {
+        let Whom::Thread(whom) = piece.whom else { return };
+        let Some(Maybe { now_ns, at_ns, seen }) = self.maybe.get(&whom) else { return };
+        let was_blocked = || history.split(whom, *at_ns, *now_ns).blocked_ns == now_ns - at_ns;
+        if (piece.from_ns..piece.to_ns).contains(now_ns) && was_blocked() {
+            *self.seen.entry(piece.key).or_default().entry(seen.clone()).or_default() += 1;
+            // All who wait at a barrier wait for the same.
+            if piece.key.class.is_barrier() {
+                self.maybe.remove(&whom);
+            }
         }
-        let is_then = |at_ns: u64| piece.from_ns <= at_ns && at_ns <= piece.to_ns;
-        if self.maybe.get(&last).is_some_and(|(at_ns, _)| is_then(*at_ns))
-            && let Some((_, seen)) = self.maybe.remove(&last)
-        {
-            *self.seen.entry(piece.key).or_default().entry(seen).or_default() += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Record, What};
+    use abi::profile::Class;
+
+    /// Blocked from 100 to 200, and from 300 on.
+    fn history() -> History {
+        let mut history = History::default();
+        for (time_ns, what) in [(0, What::In), (100, What::Out), (200, What::In), (300, What::Out)] {
+            history.apply(&Record { process: 1, thread: 7, time_ns, what });
         }
+        history
+    }
+
+    fn looked(at_ns: u64, now_ns: u64, class: Class, whom: u32, times: std::ops::Range<u64>) -> usize {
+        let seen = Seen { call: None, places: Vec::new() };
+        let maybe = HashMap::from([(7, Maybe { now_ns, at_ns, seen })]);
+        let mut looks = Looks { maybe, ..Looks::default() };
+        let key = Key { image: 1, object: 0x40, class };
+        let (from_ns, to_ns, whom) = (times.start, times.end, Whom::Thread(whom));
+        let piece = Piece { key, site: 0, from_ns, to_ns, waiters: 2, whom };
+        for _ in 0..2 {
+            looks.piece(&piece, &history());
+        }
+        looks.seen.values().flat_map(HashMap::values).map(|count| *count as usize).sum()
+    }
+
+    #[test]
+    fn a_look_counts_if_it_was_at_the_holder_in_that_block() {
+        let lock = Class::Mutex;
+        assert_eq!(looked(100, 150, lock, 7, 120..180), 2);
+        assert_eq!(looked(100, 150, Class::Barrier, 7, 120..180), 1);
+        // It had left the lock, or not got it yet; another thread had it.
+        assert_eq!(looked(300, 350, lock, 7, 120..180), 0);
+        assert_eq!(looked(100, 150, lock, 7, 160..180), 0);
+        assert_eq!(looked(100, 150, lock, 8, 120..180), 0);
+        // It ran meanwhile, and is blocked again.
+        assert_eq!(looked(100, 350, lock, 7, 0..400), 0);
     }
 }

@@ -274,7 +274,7 @@ impl Profiling {
             }
             let since_ns = now_ns().saturating_sub(turn_ns);
             self.look(since_ns);
-            self.look_at_blocked(since_ns);
+            self.look_at_blocked();
             let is_full = most > abi::profile::EVENTS / 4;
             turn_ns =
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
@@ -389,16 +389,17 @@ impl Profiling {
         }
     }
 
-    fn look_at_blocked(&mut self, since_ns: u64) {
+    /// What is applied is older than that.
+    fn look_at_blocked(&mut self) {
         let known = (&self.waits, &self.history, &self.account);
-        self.blocked.look(known, (&self.maps, &mut self.unwinder), since_ns, now_ns());
+        self.blocked.look(known, (&self.maps, &mut self.unwinder), now_ns().saturating_sub(LATE_NS));
     }
 
     /// What was waited since the last time.
     fn pieces(&mut self) {
         for piece in self.waits.pieces.drain(..) {
             self.losing.piece(&piece, &self.history);
-            self.blocked.piece(&piece);
+            self.blocked.piece(&piece, &self.history);
             if let Some(timeline) = &mut self.timeline {
                 timeline.piece(&piece, &self.history);
             }
