@@ -45,6 +45,8 @@ variables! {
     LOCK = c"WAKEFUL_LOCK",
     /// The interposer's reader-writer lock.
     RWLOCK = c"WAKEFUL_RWLOCK",
+    /// The barrier of the interposer, and of the OpenMP runtime.
+    BARRIER = c"WAKEFUL_BARRIER",
     /// The view.
     VIEW = c"WAKEFUL_VIEW",
     /// Where the interposer is, for `wakeful run`.

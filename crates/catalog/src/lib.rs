@@ -4,8 +4,10 @@
 #![no_std]
 
 mod barriers;
+mod named;
 
 pub use barriers::*;
+pub use named::*;
 #[doc(hidden)]
 pub use sync;
 

@@ -15,7 +15,7 @@ use ::bench::workload::{Length, barrier::Barrier, mutex::Mutex};
 use anyhow::Result;
 use launch::closure::Reach;
 use launch::{Launch, Target, When, library, probe, suggest};
-use linux::environment::{LOCK, RWLOCK, VIEW};
+use linux::environment::{BARRIER, LOCK, RWLOCK, VIEW};
 use ratatui::crossterm::terminal;
 
 use crate::bench::{bar, seconds};
@@ -91,7 +91,10 @@ fn scenes(processors: usize) -> Vec<Scene> {
 fn prepare() -> Result<Launch> {
     launch::check_not_preloaded()?;
     let command = vec![library::this_program()?.into(), "bench".into(), "job".into()];
-    Launch::prepare(Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command }, Reach::Near)
+    Launch::prepare(
+        Target { lock: None, rwlock: None, barrier: None, view: None, openmp: When::Auto, command },
+        Reach::Near,
+    )
 }
 
 fn play(launch: &Launch, scene: Scene, args: &Args, before_run: &dyn Fn()) -> Result<(Act, Option<String>)> {
@@ -156,9 +159,11 @@ pub fn main(args: Args) -> Result<ExitCode> {
     ));
     println!();
     say(&sum_up(&acts));
-    let environment = [LOCK, RWLOCK, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some());
+    let environment =
+        [LOCK, RWLOCK, BARRIER, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some());
     if environment {
-        say("The environment chooses the lock or the view: WAKEFUL_LOCK, WAKEFUL_RWLOCK, WAKEFUL_VIEW.");
+        say("The environment chooses a lock or the view: WAKEFUL_LOCK, WAKEFUL_RWLOCK, WAKEFUL_BARRIER, \
+             WAKEFUL_VIEW.");
     } else if view.as_deref() == Some("none") {
         say("No kernel view works here, so the locks guess which threads run. `wakeful doctor` says what \
              would help.");

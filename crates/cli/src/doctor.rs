@@ -9,7 +9,7 @@ use launch::closure::Reach;
 use launch::interposer::preload_list;
 use launch::probe::{self, Processors, View};
 use launch::{library, names, program, suggest};
-use linux::environment::{LOCK, RWLOCK, VIEW, Variable};
+use linux::environment::{BARRIER, LOCK, RWLOCK, VIEW, Variable};
 use serde::Serialize;
 
 use crate::format;
@@ -140,8 +140,12 @@ fn variable_problems() -> Vec<String> {
         let problem = check(&value.to_string_lossy()).err()?;
         Some(format!("{variable}: {problem}"))
     };
-    let checks: [(Variable, Check); 3] =
-        [(LOCK, names::check_lock), (RWLOCK, names::check_rwlock), (VIEW, names::check_view)];
+    let checks: [(Variable, Check); 4] = [
+        (LOCK, names::check_lock),
+        (RWLOCK, names::check_rwlock),
+        (BARRIER, names::check_barrier),
+        (VIEW, names::check_view),
+    ];
     checks.into_iter().filter_map(problem).collect()
 }
 

@@ -99,6 +99,7 @@ fn text(locks: &[Lock]) {
         let run = match lock.kind {
             "mutex" => lock.in_place,
             "rwlock" => names::rwlocks().contains(&lock.name),
+            "barrier" => true,
             _ => false,
         };
         let abilities = [
@@ -115,7 +116,8 @@ fn text(locks: &[Lock]) {
         println!("    from: {}", lock.citation);
     }
     println!();
-    println!("run       fits into pthread's: `wakeful run` takes it, with --lock or --rwlock.");
+    println!("run       `wakeful run` takes it, with --lock, --rwlock or --barrier: it fits into");
+    println!("          pthread's, or, of barriers, has memory of its own.");
     println!("          glibc's default lets a reader in whenever no writer is inside, and");
     println!("          programs rely on that. So do all reader-writer locks with `run`;");
     println!("          the fair ones do not and are for `wakeful bench` and Rust only");

@@ -64,7 +64,14 @@ pub fn main(args: Args) -> Result<ExitCode> {
     if args.verify {
         launch::check_not_preloaded()?;
     }
-    let target = Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command: args.command };
+    let target = Target {
+        lock: None,
+        rwlock: None,
+        barrier: None,
+        view: None,
+        openmp: When::Auto,
+        command: args.command,
+    };
     let launch = Launch::prepare(target, if args.verify { Reach::All } else { Reach::Near })?;
     let library = library::find()?.with_file_name(PROFILE_NAME);
     if !library.is_file() {

@@ -88,6 +88,7 @@ fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
+    eprintln!("wakeful: barrier {}", launch.barrier());
     if let Some(words) = launch.openmp_says() {
         eprintln!("wakeful: {words}");
     }

@@ -18,7 +18,7 @@ use std::process::Command;
 
 use launch::closure::Reach;
 use launch::{Launch, Target, When, library, stack};
-use linux::environment::{LOCK, RWLOCK, VIEW};
+use linux::environment::{BARRIER, LOCK, RWLOCK, VIEW};
 
 /// The program that has all verbs and options: beside this one, or where the interposer may be as well.
 const VERBS: &str = "wakeful-verbs";
@@ -45,11 +45,11 @@ extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
 
 /// Becomes the program, if it is to be run as it usually is. Returns if it is not, or cannot be.
 fn run() {
-    if [LOCK, RWLOCK, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some()) {
+    if [LOCK, RWLOCK, BARRIER, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some()) {
         return;
     }
     let Some(command) = command(std::env::args_os().skip(1)) else { return };
-    let target = Target { lock: None, rwlock: None, view: None, openmp: When::Auto, command };
+    let target = Target { lock: None, rwlock: None, barrier: None, view: None, openmp: When::Auto, command };
     if let Ok(launch) = Launch::prepare(target, Reach::Near)
         && launch.program.obstacle.is_none()
     {

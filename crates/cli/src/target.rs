@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use clap::Arg;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use launch::When;
-use launch::names::{in_place, rwlocks, view_names};
+use launch::names::{barriers, in_place, rwlocks, view_names};
 
 /// What to run and with what.
 #[derive(clap::Args)]
@@ -17,6 +17,9 @@ pub struct Target {
     /// The reader-writer lock that replaces the C library's [env: WAKEFUL_RWLOCK]
     #[arg(long, value_name = "NAME", value_parser = Offered(rwlocks), hide_possible_values = true)]
     rwlock: Option<String>,
+    /// The barrier that replaces the C library's, and OpenMP's [env: WAKEFUL_BARRIER]
+    #[arg(long, value_name = "NAME", value_parser = Offered(barriers), hide_possible_values = true)]
+    barrier: Option<String>,
     /// Where knowledge of running threads comes from: auto, bpf, perf or none [env: WAKEFUL_VIEW]
     #[arg(long, value_name = "VIEW", value_parser = Offered(view_names), hide_possible_values = true)]
     view: Option<String>,
@@ -35,8 +38,8 @@ pub struct Target {
 
 impl From<Target> for launch::Target {
     fn from(args: Target) -> Self {
-        let Target { lock, rwlock, view, openmp, command } = args;
-        Self { lock, rwlock, view, openmp, command }
+        let Target { lock, rwlock, barrier, view, openmp, command } = args;
+        Self { lock, rwlock, barrier, view, openmp, command }
     }
 }
 

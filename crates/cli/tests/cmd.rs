@@ -157,13 +157,15 @@ fn a_lock_of_another_kind_is_told_apart_from_an_unknown_one() {
     for (option, name, hint) in [
         ("--lock", "rw-native", Some("a reader-writer lock, for --rwlock")),
         ("--lock", "rw-queue", Some("a reader-writer lock, there for `wakeful bench rwlock`")),
-        ("--lock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--lock", "c-spin", Some("a barrier, for --barrier")),
         ("--lock", "no-such", None),
         ("--rwlock", "native", Some("a mutex, for --lock")),
         ("--rwlock", "mcs-spin", Some("a mutex, there for `wakeful bench mutex`")),
-        ("--rwlock", "c-spin", Some("a barrier, there for `wakeful bench barrier`")),
+        ("--rwlock", "c-spin", Some("a barrier, for --barrier")),
         ("--lock", "rcl", Some("a delegating lock, there for `wakeful bench delegate`")),
         ("--rwlock", "no-such", None),
+        ("--barrier", "native", Some("a mutex, for --lock")),
+        ("--barrier", "no-such", None),
     ] {
         let mut run = wakeful(&["run", option, name, "true"]);
         let (status, _, stderr) = outcome(run.env("WAKEFUL_PRELOAD", folder.path().join("stand-in.so")));
@@ -218,12 +220,12 @@ fn shells_complete_the_names_of_locks_and_views() {
     assert!(in_place.len() > 1);
     for shell in ["bash", "zsh", "fish"] {
         let (_, script, _) = outcome(&mut wakeful(&["completions", shell]));
-        for name in in_place.iter().chain(&["rw-native", "auto", "perf"]) {
+        for name in in_place.iter().chain(&["rw-native", "c-sp-blk", "auto", "perf"]) {
             let word = |at: usize| !script[at..].starts_with(|c: char| c.is_alphanumeric() || c == '-');
             let there = script.match_indices(name).any(|(at, _)| word(at + name.len()));
             assert!(there, "{shell}: {name}");
         }
-        assert!(!script.contains("mcs-block"), "{shell}: `run` offers a lock that it does not take");
+        assert!(!script.contains("array-queue-block"), "{shell}: `run` offers a lock that it does not take");
     }
 }
 
@@ -232,7 +234,13 @@ fn in_shell(folder: &Path, script: &str) -> (Option<i32>, String, String) {
     let mut shell = Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_wakeful")]).arg(folder);
     shell.env("WAKEFUL_PRELOAD", folder.join("stand-in.so"));
-    outcome(shell.env_remove("WAKEFUL_LOCK").env_remove("WAKEFUL_RWLOCK").env_remove("WAKEFUL_VIEW"))
+    outcome(
+        shell
+            .env_remove("WAKEFUL_LOCK")
+            .env_remove("WAKEFUL_RWLOCK")
+            .env_remove("WAKEFUL_VIEW")
+            .env_remove("WAKEFUL_BARRIER"),
+    )
 }
 
 #[test]
@@ -281,14 +289,20 @@ fn a_small_stack_is_enough() {
 
 #[test]
 fn the_name_of_a_family_leads_to_its_members() {
-    let (status, _, stderr) = outcome(&mut wakeful(&["run", "--lock", "array-queue", "true"]));
-    assert_eq!(status, Some(125));
-    let members =
-        catalog::MUTEXES.iter().map(|entry| entry.name).filter(|name| name.starts_with("array-queue-"));
-    for member in members {
-        assert!(stderr.contains(&format!("`{member}`")), "{member}: {stderr}");
+    // Those that `run` takes, and no others.
+    for (option, family) in
+        [("--lock", "ttas"), ("--lock", "mcs"), ("--lock", "rw"), ("--rwlock", "rw"), ("--barrier", "c")]
+    {
+        let (status, _, stderr) = outcome(&mut wakeful(&["run", option, family, "true"]));
+        assert_eq!(status, Some(125));
+        let locks = catalog::MUTEXES.iter().chain(catalog::RWLOCKS);
+        let locks = locks.map(|entry| entry.name).chain(catalog::BARRIERS.iter().map(|entry| entry.name));
+        for member in locks.filter(|name| name.starts_with(&format!("{family}-"))) {
+            let refused = outcome(&mut wakeful(&["run", option, member, "no-such-program"])).0 == Some(125);
+            assert_eq!(stderr.contains(&format!("`{member}`")), !refused, "{option} {member}: {stderr}");
+        }
+        assert!(stderr.lines().all(|line| line.len() < 80), "{stderr}");
     }
-    assert!(stderr.lines().all(|line| line.len() < 80), "{stderr}");
 }
 
 #[cfg(not(feature = "bpf"))]

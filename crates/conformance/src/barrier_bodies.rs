@@ -8,6 +8,7 @@ use platform::{Atomic, AtomicInt as _, Priority};
 use sync::barrier::{
     BSleep, BWakeful, BWakefulNode, Combined, RawBarrier, RawBarrierDrained, RawBarrierDynamic,
 };
+use sync::seated::{Seat, Seated};
 use sync::wait::publish;
 
 use crate::{Cell, Machine};
@@ -487,4 +488,96 @@ pub fn joining_alone<M: Machine, B: RawBarrierDynamic<M> + 'static>() {
     for _ in 0..2 {
         assert!(wait::<M, B>(&shared.barrier), "nobody else is left, so this is the serial one");
     }
+}
+
+/// A barrier of the papers with seats: threads that nobody has numbered.
+struct Hall<M: Machine, B: RawBarrier<M>> {
+    barrier: B,
+    places: Vec<B::Place>,
+    seats: Vec<Seat<M, B::Member>>,
+    next: M::AtomicU32,
+}
+
+/// A [`RawBarrierDynamic`] of it for [`groups`], of which no party joins or leaves.
+pub struct Anonymous<M: Machine, B: RawBarrier<M>>(Hall<M, B>);
+
+impl<M: Machine, B: RawBarrier<M>> RawBarrier<M> for Anonymous<M, B> {
+    type Place = ();
+    type Member = ();
+
+    fn new(parties: u32) -> Self {
+        Self(Hall {
+            barrier: B::new(parties),
+            places: (0..B::places(parties)).map(|_| B::Place::default()).collect(),
+            seats: (0..parties.max(1)).map(|_| Seat::default()).collect(),
+            next: M::AtomicU32::new(0),
+        })
+    }
+
+    fn places(_: u32) -> usize {
+        0
+    }
+
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        let Hall { barrier, places, seats, next } = &self.0;
+        // SAFETY: the parts are the same each time.
+        unsafe { Seated { barrier, places, seats, next }.wait() }
+    }
+}
+
+impl<M: Machine, B: RawBarrier<M>> RawBarrierDynamic<M> for Anonymous<M, B> {
+    fn join(&self) -> bool {
+        false
+    }
+
+    fn arrive_and_drop(&self) {}
+}
+
+/// A barrier by its name, in memory of the caller's: as [`episodes`], and freed by the first to come out for
+/// good.
+pub fn named<M: Machine>(name: &'static str, parties: u32, rounds: u32) {
+    struct Memory(*mut u8);
+    // SAFETY: a barrier is there, for any thread.
+    unsafe impl Sync for Memory {}
+    // SAFETY: as above.
+    unsafe impl Send for Memory {}
+    let kind = catalog::named_barrier::<M>(name).expect("a name of the catalogue");
+    let layout = kind.layout(parties).expect("so much memory");
+    // SAFETY: the layout is not empty; what is made there is used until it is drained.
+    let at = unsafe {
+        let at = std::alloc::alloc(layout);
+        kind.make(at, parties);
+        at
+    };
+    let shared = Arc::new((Memory(at), [const { AtomicU32::new(0) }; 2]));
+    let member = move |shared: &(Memory, [AtomicU32; 2])| {
+        let mut last = false;
+        for round in 0..rounds {
+            shared.1[0].fetch_add(1, SeqCst);
+            // SAFETY: as above.
+            last = unsafe { kind.wait(shared.0.0) };
+            shared.1[1].fetch_add(last as u32, SeqCst);
+            assert!(shared.1[0].load(SeqCst) >= (round + 1) * parties, "{name}: it came out early");
+        }
+        if last {
+            // SAFETY: the last episode is over; the others are on their way out, for which `drain` waits.
+            unsafe {
+                kind.drain(shared.0.0);
+                std::alloc::dealloc(shared.0.0, layout);
+            }
+        }
+    };
+    let others: Vec<_> = (1..parties)
+        .map(|_| {
+            let shared = shared.clone();
+            M::spawn(move || member(&shared))
+        })
+        .collect();
+    member(&shared);
+    others.into_iter().for_each(M::join);
+    assert_eq!(
+        shared.1[1].load(SeqCst),
+        rounds,
+        "{name}: threads that were told that they are the serial one"
+    );
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Barriers with one mistake each. A checker that lets one of them pass is itself broken.
 
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
@@ -277,4 +278,39 @@ impl<P: Platform> RawBarrierDrained<P> for LeavesSilently<P> {
             };
         }
     }
+}
+
+/// `Seated` whose members take no lock: a thread sits down where another one is on its way out.
+pub struct SeatsUnlocked<P: Platform, B: RawBarrier<P, Place = ()>> {
+    barrier: B,
+    members: [UnsafeCell<B::Member>; 2],
+    next: P::AtomicU32,
+}
+
+// SAFETY: it is not safe, which is to be found. The members are numbers, and no part of loom's.
+unsafe impl<P: Platform, B: RawBarrier<P, Place = ()>> Sync for SeatsUnlocked<P, B> {}
+
+impl<P: Platform, B: RawBarrier<P, Place = ()>> RawBarrier<P> for SeatsUnlocked<P, B> {
+    type Place = ();
+    type Member = ();
+
+    fn new(parties: u32) -> Self {
+        assert_eq!(parties, 2);
+        Self { barrier: B::new(parties), members: Default::default(), next: Atomic::new(0) }
+    }
+    fn places(_: u32) -> usize {
+        0
+    }
+    unsafe fn wait(&self, _: &[()], _: u32, _: &mut ()) -> bool {
+        let index = self.next.fetch_add(1, Relaxed) % 2;
+        // SAFETY: as above.
+        unsafe { self.barrier.wait(&[], index, &mut *self.members[index as usize].get()) }
+    }
+}
+
+impl<P: Platform, B: RawBarrier<P, Place = ()>> RawBarrierDynamic<P> for SeatsUnlocked<P, B> {
+    fn join(&self) -> bool {
+        false
+    }
+    fn arrive_and_drop(&self) {}
 }

@@ -56,6 +56,17 @@ fn fortran() {
     conforms("fortran.c", &[("OMP_PLACES", "threads")]);
 }
 
+/// At barriers that the user has named: their members sleep, or have a tree, or are those of the default that
+/// sleeps. Tasks are done all the same. One that is unknown is the default.
+#[test]
+fn named_barriers() {
+    for name in ["c-block", "com-tree", "b-wakeful-sleep", "nonsense"] {
+        for program in ["worksharing.c", "tasks.c"] {
+            conforms(program, &[("WAKEFUL_BARRIER", name)]);
+        }
+    }
+}
+
 #[test]
 fn passive() {
     conforms("parallel.c", &[("OMP_WAIT_POLICY", "passive")]);

@@ -18,6 +18,11 @@ pub fn rwlocks() -> Vec<&'static str> {
     catalog::RWLOCKS.iter().filter(|entry| entry.in_place && entry.timed).map(|entry| entry.name).collect()
 }
 
+/// The barriers that the interposer and the OpenMP runtime offer: all.
+pub fn barriers() -> Vec<&'static str> {
+    catalog::BARRIERS.iter().map(|entry| entry.name).collect()
+}
+
 /// The names of the views.
 pub fn view_names() -> Vec<&'static str> {
     views().collect()
@@ -33,8 +38,8 @@ fn kind(name: &str) -> &'static str {
         ":\nit is a reader-writer lock, for --rwlock or WAKEFUL_RWLOCK"
     } else if catalog::RWLOCKS.iter().any(|entry| entry.name == name) {
         ":\nit is a reader-writer lock, there for `wakeful bench rwlock`"
-    } else if catalog::BARRIERS.iter().any(|entry| entry.name == name) {
-        ":\nit is a barrier, there for `wakeful bench barrier`"
+    } else if catalog::barrier(name).is_some() {
+        ":\nit is a barrier, for --barrier or WAKEFUL_BARRIER"
     } else if catalog::delegate(name).is_some() {
         ":\nit is a delegating lock, there for `wakeful bench delegate`"
     } else {
@@ -42,13 +47,20 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
-/// What else to add: a name may be that of a family, whose members differ in how they wait.
-fn family(name: &str) -> String {
-    let members = catalog::MUTEXES.iter().chain(catalog::RWLOCKS).map(|entry| entry.name);
-    let members =
-        members.filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
+/// What else to add: a name may be that of a family, whose members differ in how they wait. Of those who are
+/// offered here.
+fn family(name: &str, offered: impl IntoIterator<Item = &'static str>) -> String {
+    let members = offered
+        .into_iter()
+        .filter(|member| member.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')));
+    let known = catalog::MUTEXES.iter().chain(catalog::RWLOCKS);
+    let known = || known.map(|entry| entry.name).any(|known| known.starts_with(&format!("{name}-")));
     match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
-        members if members.is_empty() || name.is_empty() => String::new(),
+        _ if name.is_empty() => String::new(),
+        members if members.is_empty() => match known() {
+            true => "\nThose of this family are there for `wakeful bench` alone.".to_string(),
+            false => String::new(),
+        },
         members => format!(
             "\n{}",
             suggest::wrap(&format!("There are {members}; `wakeful locks` says what fits."), suggest::WIDTH)
@@ -68,7 +80,7 @@ pub fn check_lock(name: &str) -> Result<()> {
         None => bail!(
             "there is no lock `{name}`{}.{}{}",
             kind(name),
-            family(name),
+            family(name, in_place()),
             suggest::hint(name, in_place())
         ),
     }
@@ -90,8 +102,21 @@ pub fn check_rwlock(name: &str) -> Result<()> {
     bail!(
         "there is no reader-writer lock `{name}`{}.{}{}",
         kind(name),
-        family(name),
+        family(name, rwlocks()),
         suggest::hint(name, rwlocks())
+    );
+}
+
+/// Checks the name of a barrier.
+pub fn check_barrier(name: &str) -> Result<()> {
+    if catalog::barrier(name).is_some() {
+        return Ok(());
+    }
+    bail!(
+        "there is no barrier `{name}`{}.{}{}",
+        kind(name),
+        family(name, barriers()),
+        suggest::hint(name, barriers())
     );
 }
 

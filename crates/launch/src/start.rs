@@ -15,7 +15,7 @@ use linux::environment;
 use crate::closure::Reach;
 use crate::interposer::{Interposer, preload_list, prepend, views};
 use crate::library::{self, OpenMp};
-use crate::names::{check_lock, check_rwlock, check_view};
+use crate::names::{check_barrier, check_lock, check_rwlock, check_view};
 use crate::program::{self, Obstacle, Program};
 use crate::{probe, sigpipe, streams, suggest};
 
@@ -25,6 +25,8 @@ pub struct Target {
     pub lock: Option<String>,
     /// The reader-writer lock that replaces the C library's.
     pub rwlock: Option<String>,
+    /// The barrier that replaces the C library's, and OpenMP's.
+    pub barrier: Option<String>,
     /// Where knowledge of running threads comes from.
     pub view: Option<String>,
     /// When our OpenMP runtime is preloaded.
@@ -64,6 +66,7 @@ pub struct Launch {
     command: Vec<OsString>,
     lock: Option<String>,
     rwlock: Option<String>,
+    barrier: Option<String>,
     view: Option<String>,
     library: PathBuf,
     openmp: Option<OpenMp>,
@@ -144,9 +147,11 @@ impl Launch {
     pub fn prepare(args: Target, reach: Reach) -> Result<Self> {
         let lock = or_environment(args.lock, environment::LOCK.name())?;
         let rwlock = or_environment(args.rwlock, environment::RWLOCK.name())?;
+        let barrier = or_environment(args.barrier, environment::BARRIER.name())?;
         let view = or_environment(args.view, environment::VIEW.name())?;
         lock.as_deref().map(check_lock).transpose()?;
         rwlock.as_deref().map(check_rwlock).transpose()?;
+        barrier.as_deref().map(check_barrier).transpose()?;
         view.as_deref().map(check_view).transpose()?;
         let path =
             program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
@@ -166,7 +171,7 @@ impl Launch {
             openmp => {
                 let is_closed = args.openmp != When::Always && library::is_alone(&library, &program.image);
                 let command = args.command;
-                Ok(Self { program, path, command, lock, rwlock, view, library, openmp, is_closed })
+                Ok(Self { program, path, command, lock, rwlock, barrier, view, library, openmp, is_closed })
             }
         }
     }
@@ -200,6 +205,9 @@ impl Launch {
         }
         if let Some(rwlock) = &self.rwlock {
             command.env(environment::RWLOCK.name(), rwlock);
+        }
+        if let Some(barrier) = &self.barrier {
+            command.env(environment::BARRIER.name(), barrier);
         }
         if let Some(view) = &self.view {
             command.env(environment::VIEW.name(), view);
@@ -238,6 +246,11 @@ impl Launch {
     /// The reader-writer lock that the interposer will use.
     pub fn rwlock(&self) -> &str {
         self.rwlock.as_deref().unwrap_or("rw-wakeful")
+    }
+
+    /// The barrier that the interposer and the OpenMP runtime will use.
+    pub fn barrier(&self) -> &str {
+        self.barrier.as_deref().unwrap_or("b-wakeful")
     }
 
     /// The view that was asked for.

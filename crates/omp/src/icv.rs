@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_int};
 use std::fmt::{self, Display};
 use std::sync::OnceLock;
 
+use catalog::{NamedBarrier, named_barrier};
 use linux::Linux;
 use platform::Platform;
 
@@ -152,6 +153,8 @@ pub struct Settings {
     pub display_affinity: bool,
     pub affinity_format: Text,
     pub wait_policy: Option<bool>,
+    /// Another barrier than the default.
+    pub barrier: Option<&'static NamedBarrier>,
     pub teams: u32,
     pub teams_thread_limit: u32,
     pub target_mandatory: bool,
@@ -355,6 +358,7 @@ impl Settings {
             wait_policy: parsed(c"OMP_WAIT_POLICY", "active or passive", |text| {
                 word(text, &[("active", true), ("passive", false)])
             }),
+            barrier: barrier(),
             teams: parsed(c"OMP_NUM_TEAMS", many, positive).unwrap_or(0),
             teams_thread_limit: parsed(c"OMP_TEAMS_THREAD_LIMIT", many, positive).unwrap_or(0),
             target_mandatory,
@@ -432,4 +436,12 @@ impl Settings {
             self.display(verbose);
         }
     }
+}
+
+/// The kind that `WAKEFUL_BARRIER` names; `None` for the default, and for what is no name.
+fn barrier() -> Option<&'static NamedBarrier> {
+    linux::server::variable(linux::environment::BARRIER, |name| {
+        let name = core::str::from_utf8(name).ok().filter(|&name| name != "b-wakeful")?;
+        named_barrier::<Linux>(name)
+    })
 }

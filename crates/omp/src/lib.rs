@@ -36,6 +36,7 @@ pub mod icv;
 pub mod lock;
 pub mod loops;
 pub mod memory;
+mod named;
 pub mod nest_lock;
 mod places;
 mod pool;

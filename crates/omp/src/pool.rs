@@ -10,6 +10,7 @@ use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::openmp::{ForkJoin, Holders};
 
 use crate::memory::Own;
+use crate::named::Named;
 use crate::team::Team;
 
 /// A primary thread's team and helpers.
@@ -90,7 +91,10 @@ impl Pool {
         (was..size).for_each(|_| _ = barrier.join());
         (size..was).for_each(|_| barrier.arrive_and_drop());
         // SAFETY: between regions.
-        unsafe { *self.team.early_barrier.0.get() = BWakeful::new(size) };
+        unsafe {
+            *self.team.early_barrier.0.get() = BWakeful::new(size);
+            *self.team.named.get() = Named::new(size);
+        }
     }
 
     /// Lets the helpers go on.

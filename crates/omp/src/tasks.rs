@@ -21,6 +21,7 @@ use crate::depend::is_empty;
 pub use crate::depend::{Dependence, Dependences, no_dependences};
 use crate::icv::settings;
 use crate::memory::{self, Need};
+use crate::named::Named;
 pub use crate::task::{Copy, Group, Task};
 use crate::team::{Context, Function, Team};
 use crate::thread::{Thread, me};
@@ -153,8 +154,20 @@ impl Team {
         match self.size() {
             1 => finish(self, thread),
             _ if self.is_alone() => {}
-            _ => meet_at(self, &self.meeting.0.barrier, thread, || false),
+            _ => match self.named() {
+                None => meet_at(self, &self.meeting.0.barrier, thread, || false),
+                Some(barrier) => {
+                    finish(self, thread);
+                    barrier.wait(thread.number());
+                }
+            },
         }
+    }
+
+    #[inline]
+    fn named(&self) -> Option<&Named> {
+        // SAFETY: written between regions only.
+        unsafe { (*self.named.get()).as_ref() }
     }
 
     /// As [`Team::meet`]; true, at once or early, if the region is cancelled.

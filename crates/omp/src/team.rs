@@ -22,6 +22,7 @@ use sync::openmp::{Crew, First, Flag, ForkJoin, Holders};
 use crate::affinity::Partition;
 use crate::icv::{Bind, Icv, MOST_THREADS, settings};
 use crate::memory::{List, Own};
+use crate::named::Named;
 use crate::share::{Loop, SHARES, Shape, Share};
 use crate::task::{Queue, Task, Tasks};
 use crate::wait::Event;
@@ -115,6 +116,8 @@ pub struct Team {
     /// For barriers that a cancellation ends, in regions that can be cancelled.
     pub(crate) early_barrier: Apart<UnsafeCell<BWakeful<Linux>>>,
     pub shares: [Share; SHARES],
+    /// Where its members meet instead, if the user has named another barrier.
+    pub(crate) named: UnsafeCell<Option<Named>>,
     /// The pool's.
     pub(crate) fork: *const ForkJoin<Linux>,
 }
@@ -197,6 +200,7 @@ impl Team {
             work_cancelled: AtomicU32::new(0),
             early_barrier: Apart(UnsafeCell::new(BWakeful::new(1))),
             shares: std::array::from_fn(|index| Share::new(index as u32)),
+            named: UnsafeCell::new(None),
             fork: ptr::null(),
         }
     }

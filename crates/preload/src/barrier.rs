@@ -11,17 +11,25 @@
 //! OURS. Who comes out of a barrier may destroy it and free its memory. The others, on their way out, look at
 //! the block only, and see in whatever barrier it is by then that their episode is over.
 //!
+//! **Another algorithm.** `WAKEFUL_BARRIER` names one ([`crate::barrier_choice`]). Its barriers lie in
+//! mappings of their own: the first words say where, the last one is [`NAMED`]. Whoever destroys one waits
+//! for those who are on their way out.
+//!
 //! **Ours or not.** A process-shared barrier is the C library's, and so is one for more threads than our
 //! algorithm can count.
 
 use core::ffi::{c_int, c_uint};
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use libc::{EINVAL, pthread_barrier_t, pthread_barrierattr_t};
-use linux::{Linux, lines::BLOCKS};
+use catalog::NamedBarrier;
+use libc::{EINVAL, ENOMEM, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use libc::{pthread_barrier_t, pthread_barrierattr_t};
+use linux::{Linux, lines::BLOCKS, memory};
 use platform::Blocks;
 use sync::barrier::{BWakeful, BWakefulDrained, Combined, RawBarrier, RawBarrierDrained};
 
+use crate::barrier_choice as choice;
 use crate::real;
 
 #[repr(C)]
@@ -35,6 +43,10 @@ const _: () = assert!(size_of::<BWakefulDrained<Linux>>() <= 28 && align_of::<BW
 
 /// "wake", but for the bits of a block's number.
 const OURS: u32 = u32::from_le_bytes(*b"wake") & !(BLOCKS - 1);
+
+/// "name", likewise.
+const NAMED: u32 = u32::from_le_bytes(*b"name") & !(BLOCKS - 1);
+const _: () = assert!(NAMED != OURS);
 
 /// The C library's limit.
 const MOST: c_uint = c_uint::MAX / 2;
@@ -54,6 +66,8 @@ impl Barrier {
             // SAFETY: `init` has put one here.
             OURS => Some(Ours::Here(unsafe { &*core::ptr::from_ref(self).cast() })),
             whose if whose & !(BLOCKS - 1) == OURS => Some(Ours::There(whose % BLOCKS)),
+            // SAFETY: `init` has put one here.
+            NAMED => Some(Ours::Named(unsafe { &*core::ptr::from_ref(self).cast() })),
             _ => None,
         }
     }
@@ -64,6 +78,58 @@ enum Ours<'a> {
     Here(&'a BWakefulDrained<Linux>),
     /// In the block of this number.
     There(u32),
+    Named(&'a Named),
+}
+
+/// What `pthread_barrier_t` has for a barrier in a mapping of its own.
+#[repr(C)]
+struct Named {
+    at: *mut u8,
+    parties: u32,
+}
+
+const _: () = assert!(size_of::<Named>() <= 28 && align_of::<Named>() <= 8);
+
+impl Named {
+    /// Puts one there; an errno value if that cannot be.
+    ///
+    /// # Safety
+    /// `barrier` is the caller's.
+    unsafe fn put(barrier: *mut pthread_barrier_t, kind: &NamedBarrier, parties: u32) -> c_int {
+        // A mapping is aligned to pages.
+        let Some(layout) = kind.layout(parties).filter(|layout| layout.align() <= 4096) else {
+            return ENOMEM;
+        };
+        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+        // SAFETY: new memory, as much as the barrier needs; the rest as promised.
+        unsafe {
+            let at = memory::map(null_mut(), layout.size(), protection, flags, -1);
+            if at == MAP_FAILED {
+                return ENOMEM;
+            }
+            kind.make(at.cast(), parties);
+            barrier.cast::<Self>().write(Self { at: at.cast(), parties });
+            Barrier::from(barrier).whose.store(NAMED, Relaxed);
+        }
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) -> bool {
+        // SAFETY: `put` has made it, and `end` has not been called. On the way out only the mapping is used.
+        choice::algorithm().is_some_and(|kind| unsafe { kind.wait(self.at) })
+    }
+
+    fn end(&self) {
+        let Some(kind) = choice::algorithm() else { return };
+        let size = kind.layout(self.parties).map_or(0, |layout| layout.size());
+        // SAFETY: nobody waits; when all have left, the mapping is ours alone.
+        unsafe {
+            kind.drain(self.at);
+            memory::unmap(self.at.cast(), size);
+        }
+    }
 }
 
 impl Ours<'_> {
@@ -72,6 +138,7 @@ impl Ours<'_> {
         match *self {
             Self::Here(barrier) => barrier.wait(),
             Self::There(number) => Self::wait_there(number),
+            Self::Named(named) => named.wait(),
         }
     }
 
@@ -113,6 +180,9 @@ pub unsafe extern "C" fn pthread_barrier_init(
         if shared || count > BWakeful::<Linux>::MOST_PARTIES {
             return real::barrier_init(barrier, attr, count);
         }
+        if let Some(kind) = choice::algorithm() {
+            return Named::put(barrier, kind, count);
+        }
         // The number of the block where it is, if any.
         let number = Combined::<Linux>::placed(count).map_or(0, |(number, barrier)| {
             let _ = barrier.begun();
@@ -138,6 +208,7 @@ pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t
                     // The others may still be on their way out.
                     Ours::Here(barrier) => barrier.drain(),
                     Ours::There(number) => Linux::give_block(number),
+                    Ours::Named(named) => named.end(),
                 }
                 handle.whose.store(0, Relaxed);
                 0

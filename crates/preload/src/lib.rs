@@ -55,6 +55,7 @@ macro_rules! aliases {
 pub(crate) use aliases;
 
 mod barrier;
+mod barrier_choice;
 #[cfg(not(target_arch = "arm"))]
 mod cancel;
 mod choice;
@@ -119,6 +120,7 @@ extern "C" fn constructor() {
     choice::decide();
     linux::inherit();
     rwlock_choice::decide();
+    barrier_choice::decide();
 }
 
 #[used]

@@ -537,6 +537,19 @@ fn every_rwlock() {
     }
 }
 
+/// Every barrier of the catalogue, and names that are none, which mean the default. Few rounds: those that
+/// spin, whoever runs, cost a slice for each thread that has no processor.
+#[test]
+fn every_barrier() {
+    let program = compile_with("barrier.c", &["-DNAMED"]);
+    let plain = show(&Command::new(&program).arg("1").output().unwrap());
+    for name in catalog::BARRIERS.iter().map(|entry| entry.name).chain(["", "nonsense"]) {
+        let ours = show(&preloaded(&program).arg("1").env("WAKEFUL_BARRIER", name).output().unwrap());
+        assert_eq!(plain, ours, "{name}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
 /// An algorithm that is unknown, or does not fit, means the default, in silence.
 #[test]
 fn unknown_lock() {

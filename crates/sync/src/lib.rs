@@ -11,6 +11,7 @@ pub mod mutex;
 pub mod once;
 pub mod openmp;
 pub mod rwlock;
+pub mod seated;
 pub mod semaphore;
 pub mod spin;
 pub mod team;

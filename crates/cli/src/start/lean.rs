@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 use core::ptr::null;
 
 use abi::cache::Cache;
-use abi::environment::{LOCK, OPENMP, PRELOAD, RWLOCK, VIEW, Variable};
+use abi::environment::{BARRIER, LOCK, OPENMP, PRELOAD, RWLOCK, VIEW, Variable};
 use abi::image::{self, Fate, KNOWN, Note};
 
 use crate::kernel::{self, Error, File};
@@ -141,7 +141,7 @@ impl Start {
     /// The program after `run` without options: which word it is.
     fn command(&self) -> Option<usize> {
         let is_run = self.word(1)? == c"run"
-            && ![LOCK, RWLOCK, VIEW].into_iter().any(|variable| self.is_set(variable));
+            && ![LOCK, RWLOCK, BARRIER, VIEW].into_iter().any(|variable| self.is_set(variable));
         let first = self.word(2).filter(|_| is_run)?.to_bytes();
         match first {
             b"--" => self.word(3).map(|_| 3),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every barrier of the catalogue in loom.
 
-use conformance::barrier_bodies::Noded;
+use conformance::barrier_bodies::{Anonymous, Noded};
 use conformance::loom::{Bounds, Loom, explore};
 use conformance::{HINTS, Hints, Settings, barrier_bodies, further, long};
 use platform::RunState;
-use sync::barrier::{BWakeful, BWakefulDrained};
+use sync::barrier::{BWakeful, BWakefulDrained, CBlock, CSpin};
 
 fn bounds(preemptions: usize, executions: usize) -> Bounds {
     Bounds { preemptions: preemptions + long() as usize, executions: executions * further() }
@@ -101,6 +101,20 @@ fn b_wakeful_one_too_many() {
 fn b_wakeful_coming_and_going() {
     each(true, "b-wakeful, coming and going", bounds(2, 800), || {
         barrier_bodies::coming_and_going::<Loom, Default>(2, 1)
+    });
+}
+
+/// The papers' barriers, for threads without numbers: twice as many as there are seats, and as many.
+#[test]
+fn seated() {
+    each(false, "seats, spinning", bounds(2, 2_000), || {
+        barrier_bodies::groups::<Loom, Anonymous<_, CSpin<Loom>>>(2, 2)
+    });
+    each(false, "seats, sleeping", bounds(2, 2_000), || {
+        barrier_bodies::groups::<Loom, Anonymous<_, CBlock<Loom>>>(2, 2)
+    });
+    each(false, "seats, episodes", bounds(2, 800), || {
+        barrier_bodies::episodes::<Loom, Anonymous<_, CSpin<Loom>>>(2, 3)
     });
 }
 

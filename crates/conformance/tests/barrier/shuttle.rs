@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every barrier of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
-use conformance::barrier_bodies::Noded;
+use conformance::barrier_bodies::{Anonymous, Noded};
 use conformance::shuttle::{Schedules, Shuttle, explore};
 use conformance::{HINTS, Settings, barrier_bodies, further};
 use sync::barrier::BWakeful;
@@ -75,6 +75,16 @@ fn b_wakeful_one_too_many() {
 fn b_wakeful_coming_and_going() {
     each(true, "b-wakeful, coming and going", 50, || {
         barrier_bodies::coming_and_going::<Shuttle, Default>(4, 3)
+    });
+}
+
+#[test]
+fn seated() {
+    each(false, "seats, spinning", 50, || {
+        barrier_bodies::groups::<Shuttle, Anonymous<_, sync::barrier::CSpin<Shuttle>>>(2, 3);
+    });
+    each(false, "seats, trees", 50, || {
+        barrier_bodies::groups::<Shuttle, Anonymous<_, sync::barrier::ComTree<Shuttle>>>(3, 2);
     });
 }
 

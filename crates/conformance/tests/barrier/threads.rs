@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, O
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use conformance::barrier_bodies::Noded;
+use conformance::barrier_bodies::{Anonymous, Noded};
 use conformance::twist::{Fickle, Lying, Twist, Twisted};
 use conformance::{barrier_bodies, long};
 use linux::Linux;
@@ -132,6 +132,16 @@ fn b_wakeful_nodes_unused_for_all_numbers() {
 fn b_wakeful_coming_and_going() {
     for _ in 0..rounds("", MANY) / 10 {
         barrier_bodies::coming_and_going::<Linux, Default>(8, 5);
+    }
+}
+
+/// Each barrier by its name alone, as the interposer has them: 32 threads, eight of which go on at a time.
+#[test]
+fn seated() {
+    barrier_bodies::groups::<Linux, Anonymous<_, sync::barrier::ScalSc<Linux>>>(8, 4);
+    barrier_bodies::groups::<Linux, Anonymous<_, sync::barrier::CAvg3<Linux>>>(8, 4);
+    for entry in catalog::BARRIERS {
+        barrier_bodies::named::<Linux>(entry.name, 4, 25);
     }
 }
 

@@ -76,6 +76,24 @@ mod combining {
     }
 }
 
+/// Seats of the papers' barriers.
+mod seats_unlocked {
+    use super::*;
+    use sync::barrier::CSpin;
+
+    #[test]
+    fn loom() {
+        loom_finds("seats_unlocked", || barrier_bodies::groups::<Loom, SeatsUnlocked<_, CSpin<Loom>>>(2, 2));
+    }
+
+    #[test]
+    fn shuttle() {
+        shuttle_finds("seats_unlocked", || {
+            barrier_bodies::groups::<Shuttle, SeatsUnlocked<_, CSpin<Shuttle>>>(2, 2)
+        });
+    }
+}
+
 /// Who drains is left asleep.
 mod leaves_silently {
     use super::*;
