@@ -31,9 +31,9 @@
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
 //! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
-//! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. Its *stamp*
-//! ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with sleepers costs no more.
-//! A stamp with KICK is no word's, and says [`published`].
+//! OWNER. `f` is a guess at the free word: the value that the thread last found free (A2), of any lock; at
+//! first 0. Its *stamp* ([`Platform::stamp`]) keeps `f`, without HANDOFF, and its id. If the guess is wrong,
+//! A2 follows. So a lock with sleepers costs no more. A stamp with KICK is no word's: see [`published`].
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
@@ -55,7 +55,7 @@
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
 //! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
 //! | R3 | anybody | about to wait elsewhere: ends the standby's nap at a free lock ([`RawMutex::leaving`]) |
-//! | N1 | [`Preemption`] | asks not to be preempted ([`wait::shield`]) from before A1 to A3 until R1 |
+//! | N1 | [`Preemption`] | before A1, A2 or A3 asks not to be preempted, until R1 ([`wait::shield`]) |
 //!
 //! # Memory order
 //! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are

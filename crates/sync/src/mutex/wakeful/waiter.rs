@@ -21,12 +21,12 @@
 //!   ([`crate::wait::room`]), where one thread at a time has the turn. With the turn a thread without a
 //!   deadline joins the line, under the room's id. One with a deadline naps between looks. Without a room
 //!   both nap.
-//! - W3. A waiter is *choosy*, unless it shares (W4). A *rival* is a running thread that held the lock when
-//!   the waiter looked; who comes out of the line counts as one that has met a rival. A choosy waiter with a
-//!   rival that finds the lock free looks `SAMPLES` times more, and counts the looks that find it held. By
-//!   two owners: it begins again. By one, at several looks: the lock is *hot*, so the standby naps, and an
-//!   arrival joins the line. At one look: it may share instead (W4). At none: it takes the lock. After its
-//!   demand a standby does not look.
+//! - W3. A waiter is *choosy* (it does not take each free lock that it finds), unless it shares (W4). A
+//!   *rival* is a running thread that held the lock when the waiter looked. A thread that comes out of the
+//!   line has met one. A choosy waiter with a rival that finds the lock free looks `SAMPLES` times more. It
+//!   counts the looks that find it held. By two owners: it begins again. By one, at several looks: the lock
+//!   is *hot*, so the standby naps, and an arrival joins the line. At one look: it may share instead (W4). At
+//!   none: it takes the lock. After its demand a standby does not look.
 //! - W4. A waiter that shares takes what it finds free: see [`super::share`].
 //! - W5. The standby sleeps on the word if the holder does not run, after `spin` as the standby, or after
 //!   `turn` since its demand. The release ends that sleep, or the waiter's deadline.
