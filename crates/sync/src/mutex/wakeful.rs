@@ -31,9 +31,10 @@
 //! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
 //!
 //! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
-//! OWNER, and `f` the free value that the thread saw last, of any lock; at first 0. The thread's *stamp*
-//! ([`Platform::stamp`]) keeps `f`, which never has HANDOFF. So a lock with sleepers costs no more.
-//! A stamp with KICK equals no word that occurs: it marks a thread that publishes ([`published`]).
+//! OWNER. `f` is a guess at the free word: the value that the thread last found free (A2), of any lock; at
+//! first 0. The thread's *stamp* ([`Platform::stamp`]) keeps `f`, without HANDOFF, and its id. If the guess
+//! is wrong, A2 follows. So a lock with sleepers costs no more. A stamp with KICK equals no word that
+//! occurs: it marks a thread that publishes ([`published`]).
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
