@@ -6,13 +6,14 @@
 //! cargo run --release -p wakeful-fiber --example bad_task -- compute 1
 //! cargo run --release -p wakeful-fiber --example bad_task -- block 10
 //! cargo run --release -p wakeful-fiber --example bad_task -- block 10 movable  # the requests may move
+//! cargo run --release -p wakeful-fiber --example bad_task -- block 10 tasks  # they are tasks
 //! cargo run --release -p wakeful-fiber --example bad_task -- compute 4 low  # more than processors
 //! ```
 
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
-use fiber::futures::block_on;
+use fiber::futures::{block_on, sleep, spawn_async};
 use fiber::{Priority, thread};
 
 const REQUEST: Duration = Duration::from_millis(20);
@@ -45,7 +46,7 @@ fn main() {
     let count: usize = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let priority = if has("low") { Priority::Low } else { Priority::Usual };
-    let movable = has("movable");
+    let (movable, tasks) = (has("movable"), has("tasks"));
     for _ in 0..count {
         let body = move || block_on(bad(computes));
         // It goes on by itself, until the process ends.
@@ -53,6 +54,9 @@ fn main() {
     }
     // As in that program, the first thread sends them.
     let request = || {
+        if tasks {
+            return spawn_async(sleep(REQUEST)).join().expect("it does not panic");
+        }
         let body = || block_on(handle_request());
         let fiber = match movable {
             // SAFETY: it holds no reference to thread-local data where it waits.

@@ -16,7 +16,8 @@
 //! - J1. Join: RUNS -> AWAITED and sleep, until ENDED. D1. Drop the handle: swap DROPPED.
 //!
 //! # Memory order
-//! E1 release -> J1, D1 acquire publishes the result. D1 release -> E1 acquire.
+//! E1 release -> J1, D1 acquire publishes the result. D1 publishes nothing: a handle has no access to the
+//! result, and the references to the record are counted apart.
 //!
 //! # Under the scheduler
 //! A fiber preempted between E1 and E2 delays its joiner.
@@ -66,8 +67,8 @@ impl<P: Platform> Done<P> {
     #[must_use]
     pub fn end<W: Platform<AtomicU32 = P::AtomicU32>>(&self) -> bool {
         let word = &raw const self.word;
-        // ORDER: AcqRel (E1), pairs with J1 and D1.
-        let was = self.word.swap(ENDED, AcqRel);
+        // ORDER: Release (E1), pairs with J1 and D1.
+        let was = self.word.swap(ENDED, Release);
         if was == AWAITED {
             W::wake(word, u32::MAX);
         }
@@ -82,8 +83,8 @@ impl<P: Platform> Done<P> {
 
     /// J1, as one waits on `W`.
     pub fn wait<W: Platform<AtomicU32 = P::AtomicU32>>(&self) {
-        // ORDER: Acquire (J1), pairs with E1.
-        while let Ok(_) | Err(AWAITED) = self.word.compare_exchange(RUNS, AWAITED, Acquire, Acquire) {
+        // ORDER: Acquire of ENDED (J1), pairs with E1.
+        while let Ok(_) | Err(AWAITED) = self.word.compare_exchange(RUNS, AWAITED, Relaxed, Acquire) {
             W::wait(&self.word, AWAITED, None);
         }
     }
@@ -91,8 +92,8 @@ impl<P: Platform> Done<P> {
     /// D1. True: the caller drops the result.
     #[must_use]
     pub fn drop_handle(&self) -> bool {
-        // ORDER: AcqRel (D1), pairs with E1.
-        self.word.swap(DROPPED, AcqRel) == ENDED
+        // ORDER: Acquire (D1), pairs with E1.
+        self.word.swap(DROPPED, Acquire) == ENDED
     }
 
     /// Has it ended?

@@ -5,15 +5,16 @@ use core::future::Future;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::task::{Context, Poll};
-use std::sync::Arc;
-use std::task::Wake;
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
-use linux::Kernel;
+use linux::{Kernel, Linux};
 use platform::Platform;
 
 use crate::cancel::cancellation_point;
 use crate::record::Fiber;
-use crate::thread::{JoinHandle, spawn, yield_now};
+use crate::thread::{JoinHandle, spawn, uncancelled, yield_now};
 use crate::{carrier, table};
 
 const SILENT: u32 = 0;
@@ -77,12 +78,17 @@ impl Bell {
     /// future, its waker and the bell. The last three are `Send`. The first two hold nothing thread-local
     /// between polls, and no poll is under way.
     fn wait_loose(&self) {
-        // SAFETY: null, or the calling fiber, which runs.
-        let Some(fiber) = (unsafe { carrier::current().as_ref() }) else { return self.wait() };
-        carrier::loosen(fiber);
-        self.wait();
-        carrier::fasten(fiber);
+        loosely(|| self.wait());
     }
+}
+
+/// The calling fiber may go on with another carrier after this wait, which does not unwind.
+fn loosely(wait: impl FnOnce()) {
+    // SAFETY: null, or the calling fiber, which runs.
+    let Some(fiber) = (unsafe { carrier::current().as_ref() }) else { return wait() };
+    carrier::loosen(fiber);
+    wait();
+    carrier::fasten(fiber);
 }
 
 /// Polls a future to its end. The calling fiber waits between; outside of fibers the kernel thread does. A
@@ -150,4 +156,67 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     spawn(move || drive(future, Bell::wait_loose))
+}
+
+/// What [`sleep`] returns. A fiber sleeps for it.
+#[derive(Debug)]
+pub struct Sleep {
+    end: u64,
+    alarm: Option<Alarm>,
+}
+
+/// The fiber that sleeps for a [`Sleep`], and whom it wakes.
+#[derive(Debug)]
+struct Alarm {
+    waker: Arc<Mutex<Option<Waker>>>,
+    fiber: JoinHandle<()>,
+}
+
+/// Is ready after this time. Unlike [`crate::thread::sleep`] in a task, it lets the task go to another kernel
+/// thread.
+///
+/// ```
+/// use std::time::Duration;
+/// use fiber::futures::{sleep, spawn_async};
+///
+/// spawn_async(sleep(Duration::from_millis(1))).join().unwrap();
+/// ```
+#[must_use]
+pub fn sleep(time: Duration) -> Sleep {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    Sleep { end: Linux::now_ns().saturating_add(time), alarm: None }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let left = self.end.saturating_sub(Linux::now_ns());
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        let waker = Some(context.waker().clone());
+        if let Some(alarm) = &self.alarm {
+            *alarm.waker.lock().unwrap_or_else(|poison| poison.into_inner()) = waker;
+            // It may have taken the one before: then the time is over.
+            return if Linux::now_ns() < self.end { Poll::Pending } else { Poll::Ready(()) };
+        }
+        let waker = Arc::new(Mutex::new(waker));
+        let its = waker.clone();
+        let fiber = spawn(move || {
+            // It has nothing thread-local yet: what it has are a number and a place, both `Send`.
+            loosely(|| uncancelled::sleep(Duration::from_nanos(left)));
+            let waker = its.lock().unwrap_or_else(|poison| poison.into_inner()).take();
+            waker.inspect(Waker::wake_by_ref);
+        });
+        self.alarm = Some(Alarm { waker, fiber });
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        // Else its fiber would stay until the end.
+        self.alarm.iter().for_each(|alarm| alarm.fiber.cancel());
+    }
 }

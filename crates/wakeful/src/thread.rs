@@ -54,4 +54,4 @@
 
 pub use fiber::futures::{block_on, spawn_async};
 pub use fiber::thread::*;
-pub use fiber::{Activations, Config, Priority, Runtime, local, policy, sync};
+pub use fiber::{Activations, Config, Priority, Runtime, futures, local, policy, sync};
