@@ -7,6 +7,7 @@ use std::sync::Arc;
 use platform::{Atomic, Clock, Deadline, Ordering::*, Platform, Priority, Wait};
 use sync::condvar::{Step, Waiter, Wakeful};
 use sync::mutex::RawMutex;
+use sync::wait::publish;
 
 use crate::bodies::together;
 use crate::{Cell, Machine};
@@ -196,8 +197,9 @@ pub fn signals_of<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
     monitor.locked(|this| assert_eq!(this.given.get(), this.taken.get()));
 }
 
-/// Where a scheduler listens, a standby matters less than those who work (S6 of `wait::publish`), and is as
-/// before when it has its signal. `told` is called for each that is seen to stand by so.
+/// Where a scheduler listens, a standby matters less than those who work (S6 of `wait::publish`), beside a
+/// lock that it holds more, and is as before when it has its signal. `told` is called for each that is seen
+/// to stand by so.
 pub fn publishing<M: Machine, C: Condvar<M>>(changed: C, rounds: u32, told: fn()) {
     let monitor = Monitor::<M, sync::mutex::Native<M>, C>::of(changed);
     let taker = Arc::new(M::AtomicU32::new(0));
@@ -205,14 +207,24 @@ pub fn publishing<M: Machine, C: Condvar<M>>(changed: C, rounds: u32, told: fn()
     let other = M::spawn(move || {
         let me = M::register();
         theirs.store(me.0, Release);
-        for _ in 0..rounds {
+        for round in 0..rounds {
+            let holds = round % 2 == 1;
+            if holds {
+                publish::claim::<M>();
+                publish::entered::<M>();
+            }
+            let before = M::priority(me);
             assert!(ours.take(None));
-            assert_eq!(M::priority(me), Priority::Running, "who has its signal is not as before");
+            assert_eq!(M::priority(me), before, "who has its signal is not as before");
+            if holds {
+                publish::left::<M>();
+            }
+            assert_eq!(M::priority(me), Priority::Running, "who holds nothing is not as before");
         }
     });
     for _ in 0..rounds {
         let id = platform::ThreadId(taker.load(Acquire));
-        if M::priority(id) == Priority::LockWaiter {
+        if [Priority::LockWaiter, Priority::LockImmediateWaiter].contains(&M::priority(id)) {
             told();
         }
         monitor.give(true);

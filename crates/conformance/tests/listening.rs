@@ -9,8 +9,8 @@ use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Ending, LISTENS, Listening, Twisted, Uncounted};
 use conformance::{Hints, Machine, Settings, barrier_bodies, bodies, condvar, hinted};
 use linux::Linux;
-use platform::{Atomic, RunState};
-use sync::condvar::Wakeful as Condvar;
+use platform::{Atomic, Deadline, Platform, Priority, RunState};
+use sync::condvar::{Waiter, Wakeful as Condvar};
 use sync::mutex::{RawMutexTimed, Wakeful};
 
 type L = Twisted<Loom, Listening>;
@@ -86,7 +86,36 @@ fn barrier_tells() {
     });
 }
 
-/// S6. The first wait stands by: see the state of `condvar::Wakeful`.
+/// A condition variable whose standbys stay what they were while they waited.
+struct StandsByForEver<P: Platform>(Condvar<P>);
+
+impl<P: Platform> condvar::Condvar<P> for StandsByForEver<P> {
+    fn new() -> Self {
+        Self(Condvar::new())
+    }
+    fn enter(&self) -> Waiter {
+        self.0.enter()
+    }
+    fn wait(&self, waiter: Waiter, deadline: Option<Deadline>) -> bool {
+        P::set_priority(P::register_lazily(), Priority::LockWaiter);
+        self.0.wait(waiter, deadline)
+    }
+    fn abandon(&self, waiter: Waiter) {
+        self.0.abandon(waiter);
+    }
+    fn cancel(&self, waiter: Waiter) -> bool {
+        condvar::Condvar::cancel(&self.0, waiter)
+    }
+    fn signal(&self) {
+        self.0.signal();
+    }
+    fn broadcast(&self) {
+        condvar::Condvar::broadcast(&self.0);
+    }
+}
+
+/// S6. The twins' standbys do not know that they hold a lock, or stay what they were.
+/// The first wait stands by: see the state of `condvar::Wakeful`.
 #[test]
 fn condvar_tells() {
     static TOLD: AtomicU32 = AtomicU32::new(0);
@@ -102,4 +131,10 @@ fn condvar_tells() {
     });
     assert_ne!(TOLD.load(Relaxed), 0, "nobody told");
     shuttle("condvar, telling", 50, || condvar::publishing::<S, _>(resting::<S>(), 4, || ()));
+    conformance::loom::finds(RUNNING, "standbys that nobody counts", || {
+        condvar::publishing::<U, _>(resting::<U>(), 2, || ());
+    });
+    conformance::loom::finds(RUNNING, "standbys for ever", || {
+        condvar::publishing::<L, _>(StandsByForEver(resting::<L>()), 2, || ());
+    });
 }

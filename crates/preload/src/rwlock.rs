@@ -309,8 +309,8 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c
 pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
     // SAFETY: as promised.
     let ours = unsafe { RwLock::from(lock) };
-    // SAFETY: released by `unlock`.
-    if ours.simple() && unsafe { ours.lock().try_write(&()) } {
+    // SAFETY: released by `unlock`. What tells a scheduler is tried by `write_other`.
+    if ours.simple() && unsafe { ours.lock().try_write_untold() } {
         ours.writes();
         return 0;
     }

@@ -234,6 +234,16 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         }
     }
 
+    /// A1 alone: as [`RawRwLock::try_write`], but it may fail where a scheduler listens. For a caller that
+    /// tries again in its slow path.
+    ///
+    /// # Safety
+    /// As [`RawRwLock::try_write`].
+    #[inline]
+    pub unsafe fn try_write_untold(&self) -> bool {
+        Self::inside(|| self.try_take(Want::Write, if N::PUBLISHES { TOLD } else { 0 }))
+    }
+
     fn try_take(&self, want: Want, also: u32) -> bool {
         let mut word = self.state.load(Relaxed);
         while !want.kept_out(word) && word & also == 0 {
