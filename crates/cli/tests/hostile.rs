@@ -55,7 +55,7 @@ fn whoever_is_blocked_is_seen_in_its_call() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn code_that_no_file_has_is_an_address() {
+fn code_that_no_file_has_is_an_address_or_what_its_map_says() {
     let folder = folder();
     let program = compile(folder.path(), &["-g"]);
     let html = folder.path().join("page.html");
@@ -65,7 +65,17 @@ fn code_that_no_file_has_is_an_address() {
     let mutex = row(&records, "mutex");
     adds_up(mutex);
     assert!(number(mutex, "waits") > 0, "{mutex:#}");
-    assert!(mutex["place"]["name"].as_str().unwrap().contains("+0x"), "{mutex:#}");
+    assert!(mutex["place"]["name"].as_str().unwrap().starts_with("[no file]+0x"), "{mutex:#}");
+    let output = wakeful().arg("profile").arg(&program).args(["jit", "5"]).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert!(talk.contains("[no file]+0x..:") && !talk.contains("that file has no symbols"), "{talk}");
+    // Compilers write names for perf.
+    let (records, status) = profiled(&[], &program, &["jit", "20", "made_code"]);
+    if may_record() && status != Some(77) {
+        let process = number(one(&records, "thread"), "process");
+        std::fs::remove_file(format!("/tmp/perf-{process}.map")).unwrap();
+        assert_eq!(row(&records, "mutex")["place"]["name"], "made_code", "{records:#?}");
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub mod account;
 pub mod calls;
 mod image;
 pub mod look;
+mod made;
 pub mod maps;
 pub mod outside;
 pub mod profile;

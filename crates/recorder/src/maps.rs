@@ -137,6 +137,11 @@ impl File {
         (is_old || found.ino() == self.inode).then_some(file)
     }
 
+    /// Is it no file, but memory that the program has filled?
+    pub fn is_memory(&self) -> bool {
+        self.path.as_os_str() == "//anon"
+    }
+
     /// Its last part.
     pub fn name(&self) -> String {
         self.path

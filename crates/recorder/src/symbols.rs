@@ -9,7 +9,11 @@ use std::time::SystemTime;
 use addr2line::Loader;
 
 use crate::image::Image;
+use crate::made::Made;
 use crate::maps::{self, File, Place};
+
+/// The module of code that no file has.
+pub const MADE: &str = "[no file]";
 
 /// A function on a stack. What was inlined at a place has one each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +36,7 @@ pub struct Frame {
 pub struct Symbols {
     began: SystemTime,
     files: HashMap<Arc<File>, Option<Known>>,
+    made: Made,
 }
 
 struct Known {
@@ -42,14 +47,23 @@ struct Known {
 impl Symbols {
     /// Files that are newer may be others than those that were mapped.
     pub fn new(began: SystemTime) -> Self {
-        Self { began, files: HashMap::new() }
+        Self { began, files: HashMap::new(), made: Made::default() }
+    }
+
+    /// Names also what these processes have made while they ran, if they tell it (`/tmp/perf-PID.map`).
+    pub fn with_made_by(self, processes: impl IntoIterator<Item = u32>) -> Self {
+        Self { made: Made::of(processes), ..self }
     }
 
     /// The functions at a place, innermost first: one at least. `is_exact`: it is no address behind a call.
     pub fn frames(&mut self, place: &Place, is_exact: bool) -> Vec<Frame> {
         let Some(file) = &place.file else {
-            return vec![Frame { module: "?".into(), address: place.offset, ..Frame::default() }];
+            return vec![self.made(place, is_exact)];
         };
+        // Of memory that no file has, the kernel counts the offset as the address.
+        if file.is_memory() {
+            return vec![self.made(place, is_exact)];
+        }
         let began = self.began;
         let known = self.files.entry(file.clone()).or_insert_with(|| Known::open(file, began));
         let plain = Frame { module: file.name(), address: place.offset, ..Frame::default() };
@@ -77,6 +91,19 @@ impl Symbols {
             frame.function = frame.function.take().map(|name| without_hash(&name));
         }
         frames
+    }
+}
+
+impl Symbols {
+    /// Code that no file has.
+    fn made(&self, place: &Place, is_exact: bool) -> Frame {
+        let function = self.made.name(place.offset - u64::from(!is_exact && place.offset > 0));
+        Frame {
+            function: function.map(Into::into),
+            module: MADE.into(),
+            address: place.offset,
+            ..Frame::default()
+        }
     }
 }
 
@@ -150,6 +177,6 @@ mod tests {
     #[test]
     fn where_no_file_is_there_is_an_address() {
         let frames = Symbols::new(SystemTime::now()).frames(&Place { file: None, offset: 16 }, true);
-        assert_eq!(frames[0].name(), "?+0x10");
+        assert_eq!(frames[0].name(), "[no file]+0x10");
     }
 }

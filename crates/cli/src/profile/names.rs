@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names for places in the program, and for what lies there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use launch::interposer::PROFILE_NAME;
 use recorder::maps::Place;
@@ -29,7 +29,8 @@ pub struct Names {
 
 impl Names {
     pub fn new(profile: &Profile) -> Self {
-        Self { symbols: Symbols::new(profile.began), known: HashMap::new() }
+        let processes: BTreeSet<u32> = profile.account.ended.iter().map(|one| one.process).collect();
+        Self { symbols: Symbols::new(profile.began).with_made_by(processes), known: HashMap::new() }
     }
 
     /// The functions at a place, innermost first.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
+use recorder::symbols::MADE;
 
 use super::report::{One, RegionRow, Report, Row};
 use super::verdict::{gained, others, percent};
@@ -238,8 +239,12 @@ pub fn remarks(report: &Report) -> Vec<String> {
     {
         say(&format!("Throttled in {} of {} periods of its quota.", grouped(throttled), grouped(periods)));
     }
-    if report.rows.iter().any(|row| row.place.name.contains("+0x")) {
+    let without_name = || report.rows.iter().filter(|row| row.place.name.contains("+0x"));
+    if without_name().any(|row| row.place.module != MADE) {
         say("name+0x..: that file has no symbols; build with them, or do not strip it.");
+    }
+    if without_name().any(|row| row.place.module == MADE) {
+        say("[no file]+0x..: code that was made while the program ran, and no /tmp/perf-PID.map names it.");
     }
     if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
         say(&format!(

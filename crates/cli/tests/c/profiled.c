@@ -499,7 +499,8 @@ static void *by_made_code(void *code)
 	return 0;
 }
 
-static int jit(void)
+// With a name, it has one in the map that compilers write for perf.
+static int jit(const char *name)
 {
 	// push rbp; mov rbp, rsp; mov rax, pthread_mutex_lock; call rax; pop rbp; ret
 	unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0x48, 0xb8, 0, 0, 0,
@@ -512,6 +513,17 @@ static int jit(void)
 		return 77;
 	memcpy(code + 6, &target, sizeof target);
 	memcpy(page, code, sizeof code);
+	if (name) {
+		char path[64];
+		FILE *map;
+
+		snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+		map = fopen(path, "wx");
+		if (!map)
+			return 77;
+		fprintf(map, "%lx %zx %s\n", (unsigned long)page, sizeof code, name);
+		fclose(map);
+	}
 	for (int i = 0; i < SOME; i++)
 		pthread_create(threads + i, 0, by_made_code, page);
 	for (int i = 0; i < SOME; i++)
@@ -627,7 +639,7 @@ int main(int count, char **words)
 	if (!strcmp(mode, "faults"))
 		return faults();
 	if (!strcmp(mode, "jit"))
-		return jit();
+		return jit(count > 3 ? words[3] : 0);
 	if (!strcmp(mode, "locks"))
 		return many_locks();
 	if (!strcmp(mode, "fork"))

@@ -18,6 +18,9 @@ use crate::unwind::Unwinder;
 /// BOUND: looks in one turn, and at all.
 const LOOKS: usize = 2;
 const MOST_LOOKS: u32 = 4_000;
+/// BOUND: looks in each turn. Then they are made in each eighth turn alone: a look takes some 0.1 ms.
+const FIRST_LOOKS: u32 = 100;
+const SELDOM: u32 = 8;
 /// BOUND: functions that are kept of a stack, innermost first.
 const MOST_PLACES: usize = 12;
 
@@ -48,6 +51,7 @@ pub(super) struct Looks {
     /// Threads and since when they were blocked, at which somebody has looked.
     looked: HashSet<(u32, u64)>,
     count: u32,
+    turns: u32,
 }
 
 impl Looks {
@@ -85,7 +89,9 @@ impl Looks {
         (maps, unwinder): (&Maps, &mut Unwinder),
         since_ns: u64,
     ) {
-        if self.count >= MOST_LOOKS {
+        self.turns = self.turns.wrapping_add(1);
+        let is_turn = self.count < FIRST_LOOKS || self.turns.is_multiple_of(SELDOM);
+        if self.count >= MOST_LOOKS || !is_turn {
             return;
         }
         for (thread, at_ns) in self.wanted(waits, history, account, since_ns).into_iter().take(LOOKS) {
