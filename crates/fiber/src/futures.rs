@@ -69,9 +69,7 @@ impl Bell {
             Kernel::wait(&self.word, ASLEEP, None);
         }
     }
-}
 
-impl Bell {
     /// The same, of a task that may go on with another carrier.
     ///
     /// That is sound. What the calling fiber has on its stack are `begin` of `thread.rs`, the driver, the
@@ -109,7 +107,8 @@ fn loosely(wait: impl FnOnce()) {
 /// }));
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    drive(future, Bell::wait_loose)
+    // The future need not be `Send`, nor what the caller has on its stack.
+    drive(future, Bell::wait)
 }
 
 /// Not inlined: a compiler keeps the place of a thread-local variable as long as a function runs, and the

@@ -345,28 +345,33 @@ fn kernel_thread() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// A task goes on with another carrier where its own is blocked. In each poll it finds the thread-local
-/// variables of the thread that polls, also after a wait inside that poll.
-#[test]
-fn a_task_moves_between_its_polls_only() {
+/// Notes in each of its polls on which kernel thread that is. Each finds the thread-local variables of that
+/// thread, also after a wait inside the poll.
+async fn noting(items: Arc<Channel>, polled: Arc<AtomicU64>) -> Vec<i32> {
     std::thread_local! {
         static OWN: std::cell::Cell<i32> = const { std::cell::Cell::new(0) };
     }
+    let mut threads = Vec::new();
+    for _ in 0..3 {
+        let here = kernel_thread();
+        OWN.set(here);
+        thread::sleep(Duration::from_millis(2));
+        assert_eq!((kernel_thread(), OWN.get()), (here, here), "a poll moved");
+        threads.push(here);
+        polled.store(here as u64, Relaxed);
+        items.receive().await;
+    }
+    threads
+}
+
+/// Starts that with a channel, and makes it ready while its carrier is blocked for so long. Returns its
+/// threads, and how long it took then.
+fn woken_while_blocked(
+    time: Duration,
+    start: impl FnOnce(Arc<Channel>, Arc<AtomicU64>) -> thread::JoinHandle<Vec<i32>>,
+) -> (Vec<i32>, Duration) {
     let (channel, polled) = (Arc::new(Channel::default()), Arc::new(AtomicU64::new(0)));
-    let (items, seen) = (channel.clone(), polled.clone());
-    let task = spawn_async(async move {
-        let mut threads = Vec::new();
-        for _ in 0..3 {
-            let here = kernel_thread();
-            OWN.set(here);
-            thread::sleep(Duration::from_millis(2));
-            assert_eq!((kernel_thread(), OWN.get()), (here, here), "a poll moved");
-            threads.push(here);
-            seen.store(here as u64, Relaxed);
-            items.receive().await;
-        }
-        threads
-    });
+    let task = start(channel.clone(), polled.clone());
     while channel.waker().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -376,7 +381,7 @@ fn a_task_moves_between_its_polls_only() {
         let blocked = blocked.clone();
         drop(thread::spawn(move || {
             match kernel_thread() == wanted && !blocked.swap(true, AcqRel) {
-                true => std::thread::sleep(Duration::from_secs(2)),
+                true => std::thread::sleep(time),
                 // The next one begins elsewhere.
                 false => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -387,7 +392,31 @@ fn a_task_moves_between_its_polls_only() {
     let begin = Instant::now();
     (0..3).for_each(|_| channel.send(1));
     let threads = task.join().unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(1), "it waited for its carrier");
     assert_eq!(threads[0], wanted);
-    assert!(threads[1..].iter().all(|&thread| thread != wanted), "{threads:?} {wanted}");
+    (threads, begin.elapsed())
+}
+
+/// A task goes on with another carrier where its own is blocked.
+#[test]
+fn a_task_moves_between_its_polls_only() {
+    let (threads, took) =
+        woken_while_blocked(Duration::from_secs(2), |items, polled| spawn_async(noting(items, polled)));
+    assert!(took < Duration::from_secs(1), "it waited for its carrier");
+    assert!(threads[1..].iter().all(|&thread| thread != threads[0]), "{threads:?}");
+}
+
+/// A future in `block_on` need not be `Send`: it stays with the kernel thread of its fiber.
+#[test]
+fn a_future_that_is_not_send_stays() {
+    let (threads, _) = woken_while_blocked(Duration::from_millis(300), |items, polled| {
+        thread::spawn(|| {
+            block_on(async {
+                let here = std::rc::Rc::new(());
+                let threads = noting(items, polled).await;
+                drop(here);
+                threads
+            })
+        })
+    });
+    assert!(threads.iter().all(|&thread| thread == threads[0]), "{threads:?}");
 }
