@@ -80,6 +80,11 @@ pub fn main(args: Args) -> Result<ExitCode> {
     let mut output = args.output.open()?;
     let sink = |path: &Option<PathBuf>| path.as_deref().map(Sink::file).transpose();
     let (html, trace, folded) = (sink(&args.html)?, sink(&args.trace)?, sink(&args.folded)?);
+    let all: Vec<_> =
+        [Some(&output), html.as_ref(), trace.as_ref(), folded.as_ref()].into_iter().flatten().collect();
+    if (1..all.len()).any(|at| all[..at].iter().any(|before| before.is_same(all[at]))) {
+        bail!("two outputs would go to one file; name another for one of them");
+    }
     let keep = html.is_some() || trace.is_some();
     let mut throttling = Throttled::new();
     let profile = record(&launch, &library, args.wakeful, keep, &mut throttling)

@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, c_void};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
@@ -19,7 +20,7 @@ use crate::format::{Format, Record, plain};
 /// Where the report goes, and how it looks.
 #[derive(clap::Args)]
 pub struct Output {
-    /// Write the report to this file instead
+    /// Write the report to this file instead; - is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output format
@@ -43,7 +44,7 @@ impl Output {
     pub fn open(&self) -> Result<Sink> {
         match &self.output {
             Some(path) => Sink::file(path),
-            None => Ok(Sink { to: Box::new(io::stderr()), path: None, has_failed: false }),
+            None => Ok(Sink::stream(Box::new(io::stderr()), "standard error")),
         }
     }
 
@@ -55,15 +56,54 @@ impl Output {
 /// Something that is written when the program has ended.
 pub struct Sink {
     to: Box<dyn Write>,
+    /// As messages call it.
+    name: String,
+    /// The file, until it has been written to: what was in it stays if the program never starts.
+    untouched: Option<File>,
     path: Option<PathBuf>,
+    /// It was not there before.
+    is_new: bool,
     has_failed: bool,
 }
 
 impl Sink {
-    /// A new file.
+    fn stream(to: Box<dyn Write>, name: &str) -> Self {
+        Self { to, name: name.into(), untouched: None, path: None, is_new: false, has_failed: false }
+    }
+
+    /// A file, or standard output for "-".
     pub fn file(path: &Path) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write to {}", path.display()))?;
-        Ok(Self { to: Box::new(BufWriter::new(file)), path: Some(path.into()), has_failed: false })
+        if path == Path::new("-") {
+            return Ok(Self::stream(Box::new(io::stdout()), "standard output"));
+        }
+        let is_new = !path.exists();
+        let open = || -> io::Result<(File, File)> {
+            let file = File::options().write(true).create(true).truncate(false).open(path)?;
+            Ok((file.try_clone()?, file))
+        };
+        let (untouched, file) = open().with_context(|| {
+            format!("cannot write to {}; name a file in a folder where you may write", path.display())
+        })?;
+        Ok(Self {
+            to: Box::new(BufWriter::new(file)),
+            name: path.display().to_string(),
+            untouched: Some(untouched),
+            path: Some(path.into()),
+            is_new,
+            has_failed: false,
+        })
+    }
+
+    /// Do both go to one regular file, or both to standard output? One would overwrite the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.untouched, &other.untouched) {
+            (Some(one), Some(two)) => match (one.metadata(), two.metadata()) {
+                (Ok(one), Ok(two)) => one.is_file() && (one.dev(), one.ino()) == (two.dev(), two.ino()),
+                _ => false,
+            },
+            (None, None) => self.name == other.name,
+            _ => false,
+        }
     }
 
     /// Writes. The program's status is passed on, whether or not somebody reads the report: so this only says
@@ -71,6 +111,10 @@ impl Sink {
     pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         if self.has_failed {
             return;
+        }
+        if let Some(file) = self.untouched.take() {
+            // A pipe or a terminal has no length.
+            let _ = file.set_len(0);
         }
         // SAFETY: nothing is handled: the signal is ignored, and then as it was.
         let written = unsafe {
@@ -85,7 +129,7 @@ impl Sink {
             return;
         }
         let Some(path) = &self.path else {
-            let _ = writeln!(io::stderr(), "wakeful: cannot write to standard error: {error}");
+            let _ = writeln!(io::stderr(), "wakeful: cannot write to {}: {error}", self.name);
             return;
         };
         let is_file = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
@@ -97,6 +141,15 @@ impl Sink {
             _ => "",
         };
         let _ = writeln!(io::stderr(), "wakeful: cannot write to {}: {error}{gone}{advice}", path.display());
+    }
+}
+
+impl Drop for Sink {
+    /// The program never started: a file that was made for it goes again.
+    fn drop(&mut self) {
+        if let (Some(_), true, Some(path)) = (&self.untouched, self.is_new, &self.path) {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
@@ -238,5 +291,30 @@ mod tests {
         });
         assert!(!path.exists());
         sink.write(|_| panic!("there is nothing to write to"));
+    }
+
+    #[test]
+    fn a_file_stays_as_it_was_until_something_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        fs::write(&old, "a longer report").unwrap();
+        drop([Sink::file(&old).unwrap(), Sink::file(&new).unwrap()]);
+        assert_eq!(fs::read(&old).unwrap(), b"a longer report");
+        assert!(!new.exists());
+        Sink::file(&old).unwrap().write(|to| to.write_all(b"short"));
+        assert_eq!(fs::read(&old).unwrap(), b"short");
+    }
+
+    #[test]
+    fn two_outputs_in_one_file_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| Sink::file(&folder.path().join(name)).unwrap();
+        assert!(file("one").is_same(&file("one")));
+        let (one, two) = (file("one"), file("two"));
+        assert!(!one.is_same(&two));
+        let null = || Sink::file(Path::new("/dev/null")).unwrap();
+        assert!(!null().is_same(&null()));
+        let dash = || Sink::file(Path::new("-")).unwrap();
+        assert!(dash().is_same(&dash()) && !dash().is_same(&one));
     }
 }

@@ -56,7 +56,7 @@ fn family(name: &str, offered: impl IntoIterator<Item = &'static str>) -> String
     let known = catalog::MUTEXES.iter().chain(catalog::RWLOCKS);
     let known = || known.map(|entry| entry.name).any(|known| known.starts_with(&format!("{name}-")));
     match members.map(|member| format!("`{member}`")).collect::<Vec<_>>().join(", ") {
-        _ if name.is_empty() => String::new(),
+        _ if name.is_empty() || !kind(name).is_empty() => String::new(),
         members if members.is_empty() => match known() {
             true => "\nThose of this family are there for `wakeful bench` alone.".to_string(),
             false => String::new(),
