@@ -526,8 +526,8 @@ impl Runtime {
         awake.unwrap_or(Awake::Lost)
     }
 
-    /// Where fibers compute for long, a round of 256 turns takes minutes. A carrier that always has a fiber of
-    /// its own looks only then for those that all may run. So each carrier does so once a second.
+    /// Where fibers compute for long, a round of 256 turns takes minutes. A carrier that always has one
+    /// of its own looks only then for those that all may run. So each carrier does so once a second.
     fn end_rounds(&self) {
         if self.seats.is_full() && self.has_work() {
             self.all().for_each(Carrier::end_round);
