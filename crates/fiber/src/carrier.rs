@@ -59,7 +59,8 @@ pub struct Carrier {
     kept: Cell<u32>,
     /// It is about to sleep, or stands sentinel: what it makes ready it is told as by others.
     pub sleeps: Cell<bool>,
-    turn: Cell<u32>,
+    /// Its turns. The sentinel may move it to the end of a round.
+    turn: AtomicU32,
     since: Cell<u64>,
     /// Its residents: fibers pinned here that have waited and have not ended. Who waits rarely blocks the
     /// others; so those that begin are spread by this count.
@@ -206,7 +207,7 @@ impl Carrier {
             free: List::default(),
             kept: Cell::new(0),
             sleeps: Cell::new(false),
-            turn: Cell::new(0),
+            turn: AtomicU32::new(0),
             since: Cell::new(0),
             waited: AtomicU32::new(0),
             sent: AtomicU32::new(0),
@@ -356,8 +357,8 @@ impl Carrier {
         if !handed.is_null() {
             return Some(self.handed.replace(null_mut()));
         }
-        let turn = self.turn.get().wrapping_add(1);
-        self.turn.set(turn);
+        let turn = self.turn.load(Relaxed).wrapping_add(1);
+        self.turn.store(turn, Relaxed);
         self.receive();
         if turn.is_multiple_of(ROUND)
             && let Some(fiber) = self.look_round(turn / ROUND)
@@ -450,15 +451,20 @@ impl Carrier {
         })
     }
 
+    /// By the sentinel: a round is over with this turn. HINT: the carrier may be counting just now.
+    pub fn end_round(&self) {
+        self.turn.fetch_or(ROUND - 1, Relaxed);
+    }
+
     /// May the calling fiber go on at once with another on top of it? Not if others want the seat or a round
     /// is over: then the carrier's loop has its turn.
     #[inline]
     pub fn may_nest(&self) -> bool {
-        let turn = self.turn.get().wrapping_add(1);
+        let turn = self.turn.load(Relaxed).wrapping_add(1);
         if self.runtime.seats.wanted() || turn.is_multiple_of(ROUND) {
             return false;
         }
-        self.turn.set(turn);
+        self.turn.store(turn, Relaxed);
         true
     }
 

@@ -206,7 +206,7 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
 
     /// HINT for thieves: is there an entry?
     pub fn has_any(&self) -> bool {
-        // ORDER: Acquire of both: a sleeper that looks after its heavy fence sees what was pushed before.
-        after(self.bottom.load(Acquire), self.top.load(Acquire))
+        // A sleeper sees what was pushed before by its heavy fence. Who takes an entry acquires it in T1.
+        after(self.bottom.load(Relaxed), self.top.load(Relaxed))
     }
 }

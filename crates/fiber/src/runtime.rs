@@ -512,6 +512,7 @@ impl Runtime {
             self.told_page.tell(now, || self.counts());
             if awake.is_none() && now >= looked + every {
                 looked = now;
+                self.end_rounds();
                 awake = self.look_at_all(me);
             }
         }
@@ -523,6 +524,14 @@ impl Runtime {
             self.sentinel.ring();
         }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// Where fibers compute for long, a round of 256 turns takes minutes. A carrier that always has one
+    /// of its own looks only then for those that all may run. So each carrier does so once a second.
+    fn end_rounds(&self) {
+        if self.seats.is_full() && self.has_work() {
+            self.all().for_each(Carrier::end_round);
+        }
     }
 
     /// A call wakes one sentinel, which may not be the one that is meant.

@@ -45,6 +45,38 @@ fn new_fibers_of_a_blocked_carrier_begin() {
     }
 }
 
+/// Fibers that compute for long and always have each other take so long for 256 turns that a new one of a
+/// kernel thread would begin after a quarter of a minute. The sentinel sees to it once a second.
+#[test]
+fn a_new_fiber_begins_beside_those_that_compute_for_long() {
+    let runtime = runtime(Activations::Told);
+    let stop = Arc::new(AtomicBool::new(false));
+    let compute = || {
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Relaxed) {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(50) {
+                    std::hint::spin_loop();
+                }
+                thread::yield_now();
+            }
+        }
+    };
+    let (one, two) = (compute(), compute());
+    let fibers = runtime.run(|| [thread::spawn(one), thread::spawn(two)]);
+    // Both have begun, unless the machine is very slow.
+    std::thread::sleep(Duration::from_millis(300));
+    let begin = Instant::now();
+    std::thread::scope(|threads| {
+        threads.spawn(|| runtime.run(|| ()));
+    });
+    let took = begin.elapsed();
+    stop.store(true, Relaxed);
+    runtime.run(|| fibers.into_iter().for_each(|fiber| fiber.join().unwrap()));
+    assert!(took < Duration::from_secs(8), "it began after {took:?}");
+}
+
 /// One that spawns and joins without end passes its seat to who wants it.
 #[test]
 fn fork_and_join_passes_the_seat() {

@@ -388,6 +388,11 @@ fn woken_while_blocked(
         }));
         std::thread::sleep(Duration::from_micros(200));
     }
+    // A task that is woken before its carrier blocks waits for it.
+    let stat = format!("/proc/self/task/{wanted}/stat");
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+        std::thread::yield_now();
+    }
     std::thread::sleep(Duration::from_millis(5));
     let begin = Instant::now();
     (0..3).for_each(|_| channel.send(1));
