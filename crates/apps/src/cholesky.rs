@@ -91,6 +91,8 @@ pub(crate) fn expected(levels: u32) -> u32 {
 }
 
 struct Factor<H: Host> {
+    /// Rows of the block that a number stands for.
+    block: u32,
     begins: H::Shared<u32>,
     rows: H::Shared<u32>,
     values: H::Shared<Word<H>>,
@@ -105,6 +107,7 @@ struct Factor<H: Host> {
 impl<H: Host> Clone for Factor<H> {
     fn clone(&self) -> Self {
         Self {
+            block: self.block,
             begins: self.begins.clone(),
             rows: self.rows.clone(),
             values: self.values.clone(),
@@ -120,6 +123,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
     host: &mut H,
     threads: u32,
     levels: u32,
+    block: u32,
 ) -> Digest {
     let shape = Shape::new(levels);
     let columns = shape.columns();
@@ -131,6 +135,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
     let count = first.len() as u32;
     let rest = columns - first.len();
     let shared = Factor::<H> {
+        block,
         values: host.share(words::<H>(shape.square(&shape.factor()).into_iter().map(f32::to_bits))),
         pending: host.share(words::<H>(pending.into_iter())),
         ready: host.share(words::<H>(first.into_iter().chain(std::iter::repeat_n(0, rest)))),
@@ -183,8 +188,9 @@ impl<H: Host> Factor<H> {
         let (begin, end) = (self.begins[column] as usize, self.begins[column + 1] as usize);
         let pivot = self.get(begin).sqrt();
         self.put(begin, pivot);
-        // A division is about as long as 16 additions.
-        H::computed(16 * (end - begin) as u32);
+        let terms = self.block.pow(3);
+        // A division is about as long as 16 additions. Of a block it is half a product.
+        H::computed(16.max(2 * terms) * (end - begin) as u32);
         (begin + 1..end).for_each(|at| self.put(at, self.get(at) / pivot));
         for place in begin + 1..end {
             let target = self.rows[place] as usize;
@@ -198,7 +204,7 @@ impl<H: Host> Factor<H> {
                     self.put(to, self.get(to) - factor * self.get(from));
                 }
                 // An index, a product and a sum.
-                H::computed(4 * (end - place) as u32);
+                H::computed(4 * terms * (end - place) as u32);
                 let pending = self.pending[target].load(Relaxed) - 1;
                 self.pending[target].store(pending, Relaxed);
                 pending == 0

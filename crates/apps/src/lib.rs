@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The real programs of TR 1994, sections 5.2 and 5.4, written once: Quicksort and Cholesky with locks,
-//! Gaussian elimination with barriers.
+//! The real programs of TR 1994, sections 5.2 and 5.4, and of ICPP 2001, section 5, written once: Quicksort,
+//! Cholesky and Radiosity with locks, Gaussian elimination and LU with barriers.
 //!
 //! A program sees a [`Host`], which gives it memory and threads, and a lock or a barrier of the catalogue.
 //! [`Threads`] is the host that is real; the simulator brings another. What a program computes is the same
@@ -13,7 +13,9 @@
 mod cholesky;
 mod gauss;
 mod loops;
+mod lu;
 mod quicksort;
+mod radiosity;
 
 pub use loops::{LoadedLoops, LoopApp, Loops, Sequential};
 
@@ -60,12 +62,26 @@ pub enum App {
     Cholesky {
         /// Levels of the tree, from 1 to 10.
         levels: u32,
+        /// Each number stands for a block of so many rows and columns, and counts its operations. With 1 it
+        /// is a number.
+        block: u32,
     },
     /// Solves so many equations, by row operations without pivoting; a barrier behind each column. Rows are
     /// dealt to the threads by turns.
     Gauss {
         /// Equations.
         rows: u32,
+    },
+    /// Factors a dense matrix into a lower and an upper triangular one, block by block; two barriers a step.
+    Lu {
+        /// Blocks a side, each of 16 x 16.
+        blocks: u32,
+    },
+    /// Computes the light in a room: tasks are in queues, one a thread, each under a lock. Whose own queue
+    /// is empty steals from the others. Each patch has a lock under which light is added to it.
+    Radiosity {
+        /// Each of the room's six walls has so many patches a side.
+        side: u32,
     },
 }
 
@@ -77,20 +93,27 @@ impl App {
     pub fn parts(&self) -> u64 {
         match *self {
             Self::Quicksort { elements } => elements.into(),
-            Self::Cholesky { levels } => cholesky::columns(levels) as u64,
+            Self::Cholesky { levels, .. } => cholesky::columns(levels) as u64,
             Self::Gauss { rows } => rows.saturating_sub(1).into(),
+            Self::Lu { blocks } => blocks.into(),
+            Self::Radiosity { side } => radiosity::tasks(side),
         }
     }
 
+    /// Has it barriers? All threads do each of its parts then, so that each counts it.
+    pub fn has_barriers(&self) -> bool {
+        matches!(self, Self::Gauss { .. } | Self::Lu { .. })
+    }
+
     /// Loads the program for so many threads, with this lock or barrier of the catalogue; `None` if there
-    /// is none of the name. A part of Gaussian elimination is done by all threads, so that each counts it.
+    /// is none of the name.
     pub fn load<H: Host>(self, host: &mut H, lock: &str, threads: u32) -> Option<Digest> {
         let threads = threads.max(1);
-        match self {
-            Self::Gauss { .. } => {
-                catalog::visit_barrier::<H::Platform, _>(lock, Loader { app: self, host, threads })
-            }
-            _ => catalog::visit_mutex::<H::Platform, _>(lock, Loader { app: self, host, threads }),
+        let loader = Loader { app: self, host, threads };
+        if self.has_barriers() {
+            catalog::visit_barrier::<H::Platform, _>(lock, loader)
+        } else {
+            catalog::visit_mutex::<H::Platform, _>(lock, loader)
         }
     }
 
@@ -98,8 +121,10 @@ impl App {
     pub fn expected(self) -> u32 {
         match self {
             Self::Quicksort { elements } => quicksort::expected(elements),
-            Self::Cholesky { levels } => cholesky::expected(levels),
+            Self::Cholesky { levels, .. } => cholesky::expected(levels),
             Self::Gauss { rows } => gauss::expected(rows),
+            Self::Lu { blocks } => lu::expected(blocks),
+            Self::Radiosity { side } => radiosity::expected(side),
         }
     }
 }
@@ -116,8 +141,9 @@ impl<H: Host> MutexVisitor<H::Platform> for Loader<'_, H> {
     fn visit<L: RawMutex<H::Platform> + 'static>(self, _: &'static Entry) -> Digest {
         match self.app {
             App::Quicksort { elements } => quicksort::load::<H, L>(self.host, self.threads, elements),
-            App::Cholesky { levels } => cholesky::load::<H, L>(self.host, self.threads, levels),
-            App::Gauss { .. } => unreachable!("has a barrier"),
+            App::Cholesky { levels, block } => cholesky::load::<H, L>(self.host, self.threads, levels, block),
+            App::Radiosity { side } => radiosity::load::<H, L>(self.host, self.threads, side),
+            App::Gauss { .. } | App::Lu { .. } => unreachable!("has a barrier"),
         }
     }
 }
@@ -130,8 +156,11 @@ impl<H: Host> BarrierVisitor<H::Platform> for Loader<'_, H> {
         B::Place: 'static,
         B::Member: 'static,
     {
-        let App::Gauss { rows } = self.app else { unreachable!("has a lock") };
-        gauss::load::<H, B>(self.host, self.threads, rows)
+        match self.app {
+            App::Gauss { rows } => gauss::load::<H, B>(self.host, self.threads, rows),
+            App::Lu { blocks } => lu::load::<H, B>(self.host, self.threads, blocks),
+            _ => unreachable!("has a lock"),
+        }
     }
 }
 

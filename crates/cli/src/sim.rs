@@ -35,8 +35,12 @@ enum App {
     Quicksort,
     /// Sparse Cholesky factorization: a lock a column and one for the queue
     Cholesky,
+    /// Radiosity of a room: a lock a thread's queue, one a patch, and stealing
+    Radiosity,
     /// Gaussian elimination: a barrier a column
     Gauss,
+    /// LU factorization in blocks: two barriers a step
+    Lu,
 }
 
 #[derive(clap::Subcommand)]
@@ -67,10 +71,12 @@ struct RunArgs {
     /// A lock or a barrier of `wakeful locks`
     #[arg(long, value_name = "NAME")]
     lock: String,
-    /// A real program in the place of the loop: with a mutex quicksort or cholesky, with a barrier gauss
+    /// A real program in the place of the loop: with a mutex quicksort, cholesky or radiosity, with a barrier
+    /// gauss or lu
     #[arg(long, value_enum, conflicts_with_all = ["critical", "outside", "vary", "writers", "rounds"])]
     app: Option<App>,
-    /// Size of its input: numbers to sort, columns to factor or equations to solve [default: 16384, 508 or 128]
+    /// Size of its input: numbers to sort, columns to factor, patches a side of a wall, equations to solve or
+    /// blocks a side [default: 16384, 508, 3, 128 or 16]
     #[arg(long, value_name = "N", requires = "app", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     size: Option<u32>,
     /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
@@ -398,15 +404,25 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
         (Some(App::Cholesky), Kind::Mutex) => {
             let columns = args.size.unwrap_or(508);
             // A tree of n levels has 2^n - 1 nodes of 4 columns.
-            Program::Cholesky { lock, levels: (columns / 4 + 1).ilog2().clamp(1, 10) }
+            Program::Cholesky { lock, levels: (columns / 4 + 1).ilog2().clamp(1, 10), block: 1 }
         }
         (Some(App::Gauss), Kind::Barrier) => match args.size.unwrap_or(128) {
             // BOUND: equations; 1,000 are 4 MB of words, and take a minute.
             rows @ ..=2000 => Program::Gauss { barrier: lock, rows },
             _ => bail!("gauss solves at most 2000 equations: give a smaller --size"),
         },
-        (Some(App::Gauss), _) => {
-            bail!("--app gauss takes a barrier, and {lock} is none: see `wakeful locks`")
+        (Some(App::Radiosity), Kind::Mutex) => match args.size.unwrap_or(3) {
+            // BOUND: patches a side; 8 are 122,880 pairs in each iteration.
+            side @ ..=8 => Program::Radiosity { lock, side },
+            _ => bail!("radiosity takes at most 8 patches a side of a wall: give a smaller --size"),
+        },
+        (Some(App::Lu), Kind::Barrier) => match args.size.unwrap_or(16) {
+            // BOUND: blocks a side; 128 are some 700,000 products of blocks.
+            blocks @ ..=128 => Program::Lu { barrier: lock, blocks },
+            _ => bail!("lu takes at most 128 blocks a side: give a smaller --size"),
+        },
+        (Some(App::Gauss | App::Lu), _) => {
+            bail!("this program takes a barrier, and {lock} is none: see `wakeful locks`")
         }
         (Some(_), _) => bail!("this program takes a mutex, and {lock} is none: see `wakeful locks`"),
         (None, Kind::Mutex) => Program::Mutex { lock, critical_ns, outside_ns },

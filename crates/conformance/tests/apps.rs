@@ -6,8 +6,10 @@ use linux::Linux;
 use sim::{Machine, Program, Repartition, Setting, Workload, simulate};
 
 const SORT: App = App::Quicksort { elements: 3000 };
-const FACTOR: App = App::Cholesky { levels: 4 };
+const FACTOR: App = App::Cholesky { levels: 4, block: 1 };
 const SOLVE: App = App::Gauss { rows: 33 };
+const DIVIDE: App = App::Lu { blocks: 9 };
+const LIGHT: App = App::Radiosity { side: 1 };
 
 fn simulated(program: Program, threads: u32, setting: Setting) -> u32 {
     let workload = Workload { program, threads, rounds: 1, vary: 0.0, instances: 1, setting };
@@ -34,7 +36,7 @@ fn with_every_mutex() {
             let setting = || Setting { foreign, bound: true, ..Setting::default() };
             let sort = Program::Quicksort { lock: lock.into(), elements: 3000 };
             assert_eq!(simulated(sort, threads, setting()), SORT.expected(), "quicksort simulated, {lock}");
-            let factor = Program::Cholesky { lock: lock.into(), levels: 4 };
+            let factor = Program::Cholesky { lock: lock.into(), levels: 4, block: 1 };
             assert_eq!(
                 simulated(factor, threads, setting()),
                 FACTOR.expected(),
@@ -49,12 +51,15 @@ fn with_every_barrier() {
     for barrier in catalog::BARRIERS.iter().map(|entry| entry.name) {
         for threads in [1, 4] {
             assert_eq!(real(SOLVE, barrier, threads), SOLVE.expected(), "{barrier}");
+            assert_eq!(real(DIVIDE, barrier, threads), DIVIDE.expected(), "{barrier}, lu");
         }
         for threads in [4, 16] {
             let repartition = Some(Repartition { every_ms: 1.0, least: 5, most: 11, served: false });
-            let setting = Setting { repartition, ..Setting::default() };
+            let setting = || Setting { repartition: repartition.clone(), ..Setting::default() };
             let solve = Program::Gauss { barrier: barrier.into(), rows: 33 };
-            assert_eq!(simulated(solve, threads, setting), SOLVE.expected(), "{barrier}, simulated");
+            assert_eq!(simulated(solve, threads, setting()), SOLVE.expected(), "{barrier}, simulated");
+            let divide = Program::Lu { barrier: barrier.into(), blocks: 9 };
+            assert_eq!(simulated(divide, threads, setting()), DIVIDE.expected(), "{barrier}, lu simulated");
         }
     }
 }
@@ -65,12 +70,14 @@ fn sizes_at_the_edge() {
         App::Quicksort { elements: 0 },
         App::Quicksort { elements: 1 },
         App::Quicksort { elements: 33 },
-        App::Cholesky { levels: 1 },
+        App::Cholesky { levels: 1, block: 16 },
+        App::Radiosity { side: 1 },
     ] {
         assert_eq!(real(app, "native", 3), app.expected(), "{app:?}");
     }
     for rows in [0, 1, 2] {
         assert_eq!(real(App::Gauss { rows }, "c-block", 3), App::Gauss { rows }.expected());
+        assert_eq!(real(App::Lu { blocks: rows }, "c-block", 3), App::Lu { blocks: rows }.expected());
     }
     assert!(SORT.load(&mut Threads::<Linux>::default(), "none of the catalogue", 1).is_none());
 }
@@ -78,6 +85,8 @@ fn sizes_at_the_edge() {
 #[test]
 fn another_input_is_another_digest() {
     assert_ne!(SORT.expected(), App::Quicksort { elements: 2999 }.expected());
-    assert_ne!(FACTOR.expected(), App::Cholesky { levels: 5 }.expected());
+    assert_ne!(FACTOR.expected(), App::Cholesky { levels: 5, block: 1 }.expected());
     assert_ne!(SOLVE.expected(), App::Gauss { rows: 34 }.expected());
+    assert_ne!(DIVIDE.expected(), App::Lu { blocks: 10 }.expected());
+    assert_ne!(LIGHT.expected(), App::Radiosity { side: 3 }.expected());
 }

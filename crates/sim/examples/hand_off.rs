@@ -16,7 +16,7 @@ fn run(figure: &Figure, on: bool, seed: u64, size: f64, cores: usize) -> Data {
 
 fn main() {
     let mut words = std::env::args().skip(1);
-    let name = words.next().unwrap_or_else(|| "icpp2".into());
+    let name = words.next().unwrap_or_else(|| "icppml".into());
     let size: f64 = words.next().map_or(0.02, |word| word.parse().expect("a part of the figure's size"));
     let seeds: u64 = words.next().map_or(3, |word| word.parse().expect("a number of seeds"));
     let figure = figure(&name).expect("a figure of `wakeful sim figure`");

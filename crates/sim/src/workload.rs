@@ -80,6 +80,9 @@ pub enum Program {
         lock: String,
         /// Levels of the columns' tree.
         levels: u32,
+        /// Rows of the block that a number stands for.
+        #[serde(default = "number", skip_serializing_if = "is_number")]
+        block: u32,
     },
     /// Gaussian elimination with a barrier ([`apps::App::Gauss`]; TR 1994, section 5.4).
     Gauss {
@@ -88,19 +91,45 @@ pub enum Program {
         /// Equations.
         rows: u32,
     },
+    /// LU factorization with a barrier ([`apps::App::Lu`]; ICPP 2001, section 5).
+    Lu {
+        /// A barrier of the catalogue.
+        barrier: String,
+        /// Blocks a side.
+        blocks: u32,
+    },
+    /// The light in a room, with locks ([`apps::App::Radiosity`]; ICPP 2001, section 5).
+    Radiosity {
+        /// A mutex of the catalogue.
+        lock: String,
+        /// Patches a side of each wall.
+        side: u32,
+    },
+}
+
+/// A block of Cholesky factorization that is a number.
+fn number() -> u32 {
+    1
+}
+
+fn is_number(block: &u32) -> bool {
+    *block == number()
 }
 
 impl Program {
     /// The lock or barrier, and its kind.
     pub fn lock(&self) -> (&'static str, &str) {
         match self {
-            Self::Mutex { lock, .. } | Self::Quicksort { lock, .. } | Self::Cholesky { lock, .. } => {
-                ("mutex", lock)
-            }
+            Self::Mutex { lock, .. }
+            | Self::Quicksort { lock, .. }
+            | Self::Cholesky { lock, .. }
+            | Self::Radiosity { lock, .. } => ("mutex", lock),
             Self::Threads { .. } => ("kind of thread", ""),
             Self::RwLock { lock, .. } => ("reader-writer lock", lock),
             Self::Delegated { lock, .. } => ("delegating lock or mutex", lock),
-            Self::Barrier { barrier, .. } | Self::Gauss { barrier, .. } => ("barrier", barrier),
+            Self::Barrier { barrier, .. } | Self::Gauss { barrier, .. } | Self::Lu { barrier, .. } => {
+                ("barrier", barrier)
+            }
         }
     }
 
@@ -108,8 +137,10 @@ impl Program {
     pub fn app(&self) -> Option<(App, &str)> {
         match *self {
             Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
-            Self::Cholesky { ref lock, levels } => Some((App::Cholesky { levels }, lock)),
+            Self::Cholesky { ref lock, levels, block } => Some((App::Cholesky { levels, block }, lock)),
             Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),
+            Self::Lu { ref barrier, blocks } => Some((App::Lu { blocks }, barrier)),
+            Self::Radiosity { ref lock, side } => Some((App::Radiosity { side }, lock)),
             _ => None,
         }
     }
@@ -330,7 +361,7 @@ impl Workload {
     pub(crate) fn wanted(&self) -> u64 {
         let (threads, instances) = (u64::from(self.threads), u64::from(self.instances));
         match self.program.app() {
-            Some((app @ App::Gauss { .. }, _)) => app.parts() * threads * instances,
+            Some((app, _)) if app.has_barriers() => app.parts() * threads * instances,
             Some((app, _)) => app.parts() * instances,
             None if matches!(self.program, Program::Threads { .. }) => self.rounds,
             None => threads * instances * self.rounds,

@@ -112,8 +112,19 @@ claims! {
     tr29: 0.2, [], [];
     tr30: 0.5, [], [];
     tr31: 0.5, [], [];
-    icpp2: 0.1, ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"], ["Informing locks", "They execute up to 8", "On a dedicated"];
-    icpp2b: 0.3, ["Informing barriers outperform"], [];
+    icppml: 0.1, ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"], ["Informing locks", "They execute up to 8", "On a dedicated"];
+    icppmb: 0.3, ["Informing barriers outperform"], [];
+    icpp2c: 1.0,
+        ["Cholesky is faster", "Cholesky performs up to 20", "Cholesky performs on average 11"],
+        ["Cholesky is faster", "Cholesky performs up to 20", "Cholesky performs on average 11"];
+    icpp2r: 1.0,
+        ["Radiosity is faster", "Radiosity executes up to 26", "Radiosity executes on average 10",
+            "Radiosity executes up to 4", "Radiosity executes on average 2"],
+        ["Radiosity is faster", "Radiosity executes up to 26", "Radiosity executes on average 10",
+            "Radiosity executes up to 4", "Radiosity executes on average 2"];
+    icpp2l: 0.5,
+        ["LU with blocking barriers is up", "LU with blocking barriers is on"],
+        ["LU needs up", "LU needs on", "LU with blocking barriers is up", "LU with blocking barriers is on"];
     paz1a: 0.1, ["RCL has no overhead"], ["RCL has no overhead"];
     paz1b: 0.1, [], [];
     paz1c: 0.1, [], [];

@@ -74,7 +74,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Figure>> {
         }
     }
     let exact = |name: &str| figures().any(|figure| figure.name == name);
-    // `icpp2` is a figure, and not the beginning of `icpp2b`.
+    // A figure's name is that figure, also where another begins with it.
     let wanted = |figure: &Figure, name: &String| {
         if exact(name) { figure.name == name } else { figure.name.starts_with(name.as_str()) }
     };

@@ -6,6 +6,7 @@
 //! another and not with the papers' own.
 
 mod activations;
+mod icpp;
 mod literal;
 mod paznikov;
 pub mod sure;
@@ -165,9 +166,13 @@ fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
         .fold(f64::NEG_INFINITY, |most, number| if number > most || number.is_nan() { number } else { most })
 }
 
+fn largest2(a: f64, b: f64) -> f64 {
+    largest([a, b].into_iter())
+}
+
 /// All of them.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    table::FIGURES.iter().chain(paznikov::FIGURES).chain(activations::FIGURES)
+    table::FIGURES.iter().chain(icpp::FIGURES).chain(paznikov::FIGURES).chain(activations::FIGURES)
 }
 
 /// The figure of this name.

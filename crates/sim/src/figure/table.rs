@@ -2,7 +2,7 @@
 //! The figures that can be simulated, and the claims.
 
 use super::Bound::{AtLeast, AtMost};
-use super::{Axis, Claim, Data, Figure};
+use super::{Axis, Claim, Figure, largest2};
 use crate::{Machine, Program, Repartition, Results, Setting, Workload};
 
 const LOCKS: &[&str] = &[
@@ -35,30 +35,6 @@ const RWLOCKS_SGI: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-
 const RWLOCKS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
 const CENTRAL: &[&str] = &["c-spin", "c-block", "c-sp-blk", "c-last1", "c-avg3", "c-coarse", "c-sched"];
 const TREES: &[&str] = &["tree", "com-tree", "scal-sc"];
-const INFORMING: &[&str] = &[
-    "ttas-informing",
-    "ttas-spin",
-    "ttas-block",
-    "mcs-informing",
-    "mcs-spin",
-    "mcs-block",
-    "array-queue-informing",
-    "array-queue-spin",
-    "array-queue-block",
-    "ticket-informing",
-    "ticket-spin",
-    "ticket-block",
-];
-
-const INFORMING_BARRIERS: &[&str] = &[
-    "incremental-informing",
-    "incremental-spin",
-    "incremental-block",
-    "b-mcs-informing",
-    "b-mcs-spin",
-    "b-mcs-block",
-];
-
 /// The paper's points are not in its text.
 const LEVELS: &[f64] = &[1.0, 1.5, 2.0, 3.0];
 /// Levels 2 and above.
@@ -67,11 +43,11 @@ const MOST: f64 = 3.0;
 
 const LEVEL: Axis = Axis { label: "multiprogramming level", unit: "processes per processor", log: false };
 const PROCESSORS: Axis = Axis { label: "processors", unit: "", log: false };
-const TIME: Axis = Axis { label: "execution time", unit: "ms", log: true };
+pub(super) const TIME: Axis = Axis { label: "execution time", unit: "ms", log: true };
 const COMPLETION: Axis = Axis { label: "completion time", unit: "ms", log: true };
 const EPISODE: Axis = Axis { label: "time per barrier", unit: "us", log: true };
 
-fn whole(results: &Results, _: u64) -> f64 {
+pub(super) fn whole(results: &Results, _: u64) -> f64 {
     results.estimated_ms
 }
 
@@ -164,7 +140,7 @@ fn with_locks(machine: Machine, program: Program, level: f64) -> (Machine, Workl
 
 fn cholesky(machine: Machine, lock: &str, level: f64, columns: u64) -> (Machine, Workload) {
     let levels = (columns / 4).max(8).ilog2();
-    with_locks(machine, Program::Cholesky { lock: lock.into(), levels }, level)
+    with_locks(machine, Program::Cholesky { lock: lock.into(), levels, block: 1 }, level)
 }
 
 fn quicksort(machine: Machine, lock: &str, level: f64, elements: u64) -> (Machine, Workload) {
@@ -206,14 +182,6 @@ fn gauss_trees(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     )
 }
 
-fn icpp_barrier(machine: Machine, barrier: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
-    (machine, Workload { rounds, ..Workload::icpp_barrier(barrier, degree as u32) })
-}
-
-fn icpp(machine: Machine, lock: &str, degree: f64, rounds: u64) -> (Machine, Workload) {
-    (machine, Workload { rounds, ..Workload::icpp_lock(lock, degree as u32) })
-}
-
 /// Why claims fail that are about a lock which is not ours.
 const SLEEPS: &str = "Our native locks are futexes: who waits sleeps, and a foreign process has the processor for a quantum then. The native locks of \
      those machines are spin locks of the hardware; TAS-B and TAS-B-np are the nearest that is in the catalogue";
@@ -222,7 +190,6 @@ const REPARTITIONED: &str = "C-sched is as fast as blocking here: each repartiti
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
      machine by trial and error";
 
-const ICPP5: &str = "ICPP 2001, section 5";
 const TR52: &str = "TR 1994, section 5.2";
 const TR53: &str = "TR 1994, section 5.3";
 const TR54: &str = "TR 1994, section 5.4";
@@ -231,7 +198,7 @@ const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np",
 const REST_SGI: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "ttas-spin"];
 const PASS_OVER: &[&str] = &["queue-hs", "smart-q", "ticket-np"];
 
-/// Those of the TR and of ICPP 2001.
+/// Those of the TR.
 pub const FIGURES: &[Figure] = &[
     Figure {
         name: "tr13",
@@ -844,105 +811,6 @@ pub const FIGURES: &[Figure] = &[
             },
         ],
     },
-    Figure {
-        name: "icpp2",
-        title: "Informing locks by degree of multiprogramming, four Pentium Pro: the microbenchmark",
-        machine: "ppro-4",
-        x: Axis { label: "degree of multiprogramming", unit: "programs of 4 threads", log: false },
-        y: TIME,
-        series: INFORMING,
-        at: &[1.0, 2.0, 4.0, 8.0],
-        rounds: 32 * 1024,
-        limit_ms: 300_000.0,
-        build: icpp,
-        scale: whole,
-        claims: &[
-            Claim {
-                words: "Informing locks outperform the others under multiprogramming, but TTAS at degree 2",
-                source: ICPP5,
-                measure: "largest of informing by the better of spin and block of the same lock",
-                number: |data| {
-                    largest2(
-                        informing(&INFORMING[..3], data, &MULTIPROGRAMMED[1..]),
-                        informing(&INFORMING[3..], data, MULTIPROGRAMMED),
-                    )
-                },
-                note: "TTAS at degrees 4 and 8: of those that block on a futex one goes on running, which keeps the others out of the way; in 2001 each release woke somebody",
-                bound: AtMost(1.0),
-            },
-            Claim {
-                words: "They execute up to 348 times faster than spinning ones",
-                source: ICPP5,
-                measure: "largest of spin by informing of the same lock; a tenth is enough",
-                number: |data| faster(INFORMING, 1, data),
-                note: "",
-                bound: AtLeast(34.8),
-            },
-            Claim {
-                words: "They execute up to 8 times faster than blocking ones",
-                source: ICPP5,
-                measure: "largest of block by informing of the same lock; a half is enough",
-                number: |data| faster(INFORMING, 2, data),
-                note: "Blocking is a futex here, a system call. Linux 2.2 had none; its threads slept and woke by signals, which costs more",
-                bound: AtLeast(4.0),
-            },
-            Claim {
-                words: "On a dedicated machine the informing versions take at most 7 % more than those that spin",
-                source: ICPP5,
-                measure: "largest of informing by spin of the same lock at degree 1",
-                number: |data| dedicated(INFORMING, data),
-                note: "A hand-over moves three lines more, which at 240 ns each, an assumption, are a tenth of a section of 7.75 us",
-                bound: AtMost(1.07),
-            },
-        ],
-    },
-    Figure {
-        name: "icpp2b",
-        title: "Informing barriers by degree of multiprogramming, four Pentium Pro: the microbenchmark",
-        machine: "ppro-4",
-        x: Axis { label: "degree of multiprogramming", unit: "programs of 4 threads", log: false },
-        y: TIME,
-        series: INFORMING_BARRIERS,
-        at: &[1.0, 2.0, 4.0, 8.0],
-        rounds: 32 * 1024,
-        limit_ms: 300_000.0,
-        build: icpp_barrier,
-        scale: whole,
-        claims: &[
-            Claim {
-                words: "Informing barriers outperform the others under multiprogramming",
-                source: ICPP5,
-                measure: "largest of informing by the better of spin and block of the same barrier",
-                number: |data| informing(INFORMING_BARRIERS, data, MULTIPROGRAMMED),
-                note: "",
-                bound: AtMost(1.0),
-            },
-            Claim {
-                words: "They execute up to 1356 times faster than spinning ones",
-                source: ICPP5,
-                measure: "largest of spin by informing of the same barrier; a tenth is enough",
-                number: |data| faster(INFORMING_BARRIERS, 1, data),
-                note: "",
-                bound: AtLeast(135.6),
-            },
-            Claim {
-                words: "They execute up to 10.5 times faster than blocking ones",
-                source: ICPP5,
-                measure: "largest of block by informing of the same barrier; a half is enough",
-                number: |data| faster(INFORMING_BARRIERS, 2, data),
-                note: "",
-                bound: AtLeast(5.25),
-            },
-            Claim {
-                words: "On a dedicated machine the informing versions take at most 7 % more than those that spin",
-                source: ICPP5,
-                measure: "largest of informing by spin of the same barrier at degree 1",
-                number: |data| dedicated(INFORMING_BARRIERS, data),
-                note: "",
-                bound: AtMost(1.07),
-            },
-        ],
-    },
 ];
 
 const APP_CLAIMS_SGI: &[Claim] = &[
@@ -963,28 +831,6 @@ const APP_CLAIMS_SGI: &[Claim] = &[
         bound: AtMost(1.1),
     },
 ];
-
-const MULTIPROGRAMMED: &[f64] = &[2.0, 4.0, 8.0];
-/// Each informing algorithm by its own simple versions.
-fn informing(series: &[&str], data: &Data, xs: &[f64]) -> f64 {
-    super::largest(series.chunks(3).map(|family| data.worst(&family[..1], &family[1..], xs)))
-}
-
-/// Each informing algorithm by the one that spins, alone.
-fn dedicated(series: &[&str], data: &Data) -> f64 {
-    super::largest(series.chunks(3).map(|family| data.at(family[0], 1.0) / data.at(family[1], 1.0)))
-}
-
-/// The largest of the simple version number `which` by the informing one.
-fn faster(series: &[&str], which: usize, data: &Data) -> f64 {
-    super::largest(
-        series.chunks(3).map(|family| data.worst(&family[which..=which], &family[..1], MULTIPROGRAMMED)),
-    )
-}
-
-fn largest2(a: f64, b: f64) -> f64 {
-    super::largest([a, b].into_iter())
-}
 
 const RW_OTHERS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native"];
 const RW_OTHERS_SGI: &[&str] = &["rw-tas-b", "rw-queue", "rw-smart-q"];
