@@ -16,11 +16,11 @@ const draws = (tag, settings, into, words) => {
   return {};
 };
 const histogram = new Function("draws", `"use strict"; ${parts.join("")} return histogram;`)(draws);
-const WIDE = 400, HIGH = 92;
+const WIDE = 400, HIGH = 106;
 // A label of 11 px, in the font that a browser takes where there is no better one.
 function box({ x, y, words, "text-anchor": anchor }) {
-  const wide = words.length * 6.3, left = anchor === "middle" ? x - wide / 2 : x;
-  return { words, left, right: left + wide, top: y - 9, bottom: y + 2 };
+  const wide = words.length * 6.3, left = anchor === "end" ? x - wide : x;
+  return { words, anchor, left, right: left + wide, top: y - 9, bottom: y + 2 };
 }
 function check(lengths) {
   labels = [];
@@ -29,7 +29,8 @@ function check(lengths) {
   const wrong = boxes.filter((one, at) => one.left < 0 || one.right > WIDE || one.top < 0 || one.bottom > HIGH ||
     boxes.slice(0, at).some((other) => one.left < other.right && other.left < one.right &&
       one.top < other.bottom && other.top < one.bottom));
-  const units = boxes.every(({ words }) => /^0$|(us|ms|s|wait|waits)$/.test(words));
+  // The scale has numbers, the axis times, and a title.
+  const units = boxes.every(({ words, anchor }) => (anchor === "end" ? /^[0-9,]+$/ : /^0$|(us|ms|s)$|^number of waits/).test(words));
   if (wrong.length || !units || !boxes.length) {
     console.log(JSON.stringify({ lengths, wrong, boxes }));
     process.exit(1);

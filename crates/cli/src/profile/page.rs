@@ -39,6 +39,9 @@ struct Page<'a> {
     program: &'a str,
     version: &'static str,
     elapsed_ns: u64,
+    cause: &'static str,
+    /// The part of the threads' time.
+    waited: f64,
     words: &'a str,
     then: Option<String>,
     advice: &'a str,
@@ -252,6 +255,8 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         program: &summary.program,
         version: env!("CARGO_PKG_VERSION"),
         elapsed_ns: summary.elapsed_ns,
+        cause: verdict.cause,
+        waited: verdict.waited,
         words,
         then: others(verdict),
         advice,
@@ -294,7 +299,7 @@ fn head(report: &Report) -> String {
         run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
     };
     let (time, threads) = (ns(summary.elapsed_ns), grouped(summary.threads));
-    format!("took {time}, {threads} thread{plural}{used}")
+    format!("took {time}, {threads} thread{plural}{used}{}", super::text::room(summary))
 }
 
 /// What the page does not have, and what the text says at its end.

@@ -7,7 +7,7 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 use recorder::symbols::MADE;
 
-use super::report::{One, RegionRow, Report, Row};
+use super::report::{One, RegionRow, Report, Row, Summary};
 use super::verdict::{gained, others, percent};
 use crate::format::{grouped, ns, plain, whole};
 use crate::recorded::cut;
@@ -28,10 +28,11 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
     };
     let line = format!(
-        "wakeful: `{}` took {}, {} thread{plural}{used}",
+        "wakeful: `{}` took {}, {} thread{plural}{used}{}",
         summary.program,
         ns(summary.elapsed_ns),
-        grouped(summary.threads)
+        grouped(summary.threads),
+        room(summary)
     );
     writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
     writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
@@ -49,6 +50,23 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to)?;
     remarks(report).iter().try_for_each(|remark| writeln!(to, "{}", wrap(&plain(remark), WIDTH)))?;
     to.flush()
+}
+
+/// The processors that the program ran on, and those that it could have.
+pub fn room(summary: &Summary) -> String {
+    let allowed = summary.processors_allowed.max(summary.processors);
+    let mut words = match allowed {
+        0 => String::new(),
+        all => format!(
+            "; it ran on {} of {all} processor{}",
+            summary.processors,
+            if all == 1 { "" } else { "s" }
+        ),
+    };
+    if let Some(milli) = summary.quota_milli {
+        words += &format!(", with a quota of {:.2}", milli as f64 / 1e3);
+    }
+    words
 }
 
 fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {

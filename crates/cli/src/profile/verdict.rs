@@ -73,6 +73,8 @@ struct Cause {
     may_spin: bool,
     /// In what those were seen there who were blocked.
     seen: Option<String>,
+    /// That is a page fault.
+    is_fault: bool,
     /// The thread for which most of it was waited, at a barrier, with the time.
     last: Option<(String, u64)>,
 }
@@ -92,11 +94,12 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let is_openmp = most.is_some_and(|row| matches!(row.class, Class::Region | Class::Team));
     let may_spin = is_openmp || most.is_some_and(|row| matches!(row.class, Class::Spin | Class::Critical));
     let seen = most.and_then(|row| row.blocked_in.first());
+    let is_fault = seen.is_some_and(|one| one.call == "page fault");
     let seen = seen.map(|one| format!("in {} in {}", one.called(), one.place.label()));
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
-    Cause { name, total_ns, most, is_openmp, may_spin, seen, last }
+    Cause { name, total_ns, most, is_openmp, may_spin, seen, is_fault, last }
 }
 
 /// The thread for which this part of all barriers' time was waited longest, with that time.
@@ -446,7 +449,20 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         ns(told.total_ns),
         ready(told)
     );
-    (cause.name, words, advice(cause, gains, told))
+    (cause.name, words, advice(cause, gains, told) + &bound(told))
+}
+
+/// They waited for processors, and left some alone.
+fn bound(told: &Told) -> String {
+    let summary = told.summary;
+    let (used, allowed) = (summary.processors, summary.processors_allowed);
+    if ready(told).is_empty() || used == 0 || used >= allowed || summary.at_once() <= u64::from(used) {
+        return String::new();
+    }
+    format!(
+        " Let the threads run on all {allowed} processors: does taskset, sched_setaffinity or a cpuset bind \
+         them to {used}?"
+    )
 }
 
 /// More than for locks, the threads may have waited for a processor.
@@ -495,13 +511,24 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
                 "Each hand-over costs a wake-up. Locks that spin for a holder that runs save it: {compare}"
             )
         }
+        "blocked" if cause.is_fault => format!(
+            "Touch the pages before the section: MAP_POPULATE, madvise(MADV_WILLNEED), mlock, or read ahead. \
+             {watch} has the stack."
+        ),
         "blocked" => match &cause.seen {
             Some(seen) => format!(
                 "Move what blocks out of the section. The holder was seen {seen}; {watch} has its stack."
             ),
             None => format!("Move what blocks out of the section: {watch} shows where it does."),
         },
-        "running" => "Make the section shorter, or split the lock. Another lock does not help.".into(),
+        "running" => format!(
+            "Make the section shorter, or split the lock. Another lock does not help. {}",
+            room(summary)
+        ),
+        "last-blocked" if cause.is_fault => format!(
+            "Touch the pages before they are needed: MAP_POPULATE, madvise(MADV_WILLNEED), mlock, or read \
+             ahead. Another barrier does not help. {watch} has the stack."
+        ),
         "last-blocked" if cause.seen.is_some() => {
             format!("Another barrier does not help. {watch} has the stack of the thread that blocks.")
         }
@@ -514,6 +541,20 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
         "last-unknown" => format!("{watch} shows where the threads are that do not come."),
         _ => "A lock's readers are not followed, only the waits for it are.".into(),
     }
+}
+
+/// What shorter sections gain at most: the processor time stays, and needs processors.
+fn room(summary: &Summary) -> String {
+    let allowed = summary.processors_allowed.max(summary.processors).max(1);
+    let all =
+        summary.quota_milli.map_or(f64::from(allowed), |milli| f64::from(allowed).min(milli as f64 / 1e3));
+    let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    if busy <= 0.0 {
+        return String::new();
+    }
+    let gain = times((all / busy).clamp(1.0, MOST_GAIN));
+    let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
+    format!("Both gain at most {gain}: the program kept {busy:.2} of {all} processors busy.")
 }
 
 /// Whose thread had the processor that somebody lacked.

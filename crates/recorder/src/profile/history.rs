@@ -122,8 +122,12 @@ impl History {
             What::Named { by_exec: true, .. } => Did::Run,
             _ => return,
         };
-        let marks = self.0.entry(record.thread).or_default();
-        let at_ns = marks.back().map_or(record.time_ns, |last| record.time_ns.max(last.at_ns));
+        self.marked(record.thread, did, record.time_ns);
+    }
+
+    fn marked(&mut self, thread: u32, did: Did, time_ns: u64) {
+        let marks = self.0.entry(thread).or_default();
+        let at_ns = marks.back().map_or(time_ns, |last| time_ns.max(last.at_ns));
         let before = marks.back().map_or([0; KINDS], |last| last.until(at_ns));
         if marks.len() >= MOST_MARKS {
             marks.pop_front();
@@ -165,6 +169,14 @@ impl History {
         let last = self.0.get_mut(&thread).and_then(VecDeque::back_mut);
         if let Some(last) = last.filter(|last| last.did == Did::Ready && last.at_ns == since_ns) {
             last.did = Did::Behind;
+        }
+    }
+
+    /// The thread lost its processor to another program, if it is still without one. From that time on one of
+    /// this program has it.
+    pub fn is_behind_from(&mut self, thread: u32, time_ns: u64) {
+        if self.now(thread).is_some_and(|(did, _)| did == Did::Ready) {
+            self.marked(thread, Did::Behind, time_ns);
         }
     }
 
@@ -265,6 +277,20 @@ mod tests {
         all.clear();
         history.stretches(7, 405, 420, |did, from, to| all.push((did, from, to)));
         assert_eq!(all, [(run, 405, 410), (Did::Behind, 410, 420)]);
+    }
+
+    #[test]
+    fn another_program_has_the_processor_until_one_of_ours_comes() {
+        let mut history = history();
+        history.apply(&at(400, What::In));
+        history.apply(&at(410, What::Preempted));
+        history.is_behind_from(7, 425);
+        let split = history.split(7, 400, 450);
+        assert_eq!((split.running_ns, split.preempted_ns, split.behind_own_ns), (10, 40, 25));
+        // It has a processor again, elsewhere.
+        history.apply(&at(450, What::In));
+        history.is_behind_from(7, 460);
+        assert_eq!(history.split(7, 450, 480).running_ns, 30);
     }
 
     #[test]

@@ -418,11 +418,20 @@ impl Profiling {
             What::Preempted => _ = self.lost.insert(processor, (record.thread, record.time_ns)),
             What::Out => _ = self.lost.remove(&processor),
             What::In => {
-                let Some((loser, since_ns)) = self.lost.remove(&processor) else { return };
-                if loser != record.thread && record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
+                let lost = self.lost.remove(&processor);
+                let Some((loser, since_ns)) = lost.filter(|(loser, _)| *loser != record.thread) else {
+                    return;
+                };
+                if record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
                     self.history.is_behind(loser, since_ns);
                     if let Some(timeline) = &mut self.timeline {
                         timeline.is_behind(loser, record.thread);
+                    }
+                } else {
+                    // Another program had it until now.
+                    self.history.is_behind_from(loser, record.time_ns);
+                    if let Some(timeline) = &mut self.timeline {
+                        timeline.is_behind_from(loser, record.thread, record.time_ns);
                     }
                 }
             }

@@ -308,6 +308,15 @@ impl Timeline {
         }
     }
 
+    /// The thread lost its processor to another program, and from that time on this one has it.
+    pub(super) fn is_behind_from(&mut self, thread: u32, by: u32, now_ns: u64) {
+        let Some(index) = self.of_thread.get(&thread).copied() else { return };
+        if self.lanes[index].state == Does::Ready {
+            self.flush(index, now_ns);
+            (self.lanes[index].state, self.lanes[index].by) = (Does::Behind, by);
+        }
+    }
+
     /// From then on the thread waits there, or nowhere.
     pub(super) fn waits(&mut self, thread: u32, now_ns: u64, at: Option<(Class, u32)>) {
         let Some(index) = self.of_thread.get(&thread).copied() else { return };

@@ -19,14 +19,24 @@ const COMES = HOLDS.map(([name, words]) => [name, name === "free" ? "all have co
 const HOLDS_OR_COMES = HOLDS.map(([name, words]) => [name, name === "free" ?
   "nobody holds it, or all have come: waking up" : words.replace("the holder", "the holder, or the last thread,")]);
 const partsOf = (kind) => isBarrier(kind) ? D.barrier_parts : D.parts;
-const whyBy = (parts) => ["run", "ready", "blocked", "free", "unknown"].map((colour, at) => [colour, parts[at]]);
-// Why somebody was ready: the stripes of a quota are some 50 ms wide, and tell no more.
+// Where nobody tells apart who had the processor, its colour is that of both.
+const whyBy = (parts) => ["run", "lost", "blocked", "free", "unknown"].map((colour, at) => [colour, parts[at]]);
+const QUOTA = D.throttled.length ? ", or the quota" : "";
+// And where somebody does: the time for a thread without a processor in two.
+const whyParts = (names, [ran, lost, blocked, free, unknown], behind) => [[["run", names[0]], ran],
+  [["ready", `${names[1]}: another program${QUOTA}`], Math.max(0, lost - behind)],
+  [["behind", `${names[1]}: another thread of it${QUOTA}`], Math.min(lost, behind)],
+  [["blocked", names[2]], blocked], [["free", names[3]], free], [["unknown", names[4]], unknown]];
+// Why somebody was ready: the looks at a quota are 50 ms apart, and tell no more. So no stop is drawn.
 const isThrottled = (since, length) => D.throttled.some(([start, end]) => start < since + length && since < end);
 if (D.throttled.length) {
   DOES[1][1] += ", or the quota stopped the program";
-  for (const words of [HOLDS, COMES, HOLDS_OR_COMES]) words[1][1] += ", or the quota";
+  DOES[2][1] = "ready, another thread took the processor, or the quota stopped the program";
+  for (const words of [HOLDS, COMES, HOLDS_OR_COMES]) for (const at of [1, 2]) words[at][1] += ", or the quota";
 }
 
+// A name of a call, or words.
+const called = (call) => call.includes(" ") ? `a ${call}` : call;
 function make(tag, words, into) {
   const one = document.createElement(tag);
   if (words !== undefined) one.textContent = words;
@@ -39,12 +49,19 @@ function time(ns) {
   return Math.round(ns) + " ns";
 }
 const percent = (part, all) => all > 0 ? Math.round(part * 100 / all) + " %" : "";
-const count = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
+const count = (number) => number.toLocaleString("en");
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+const label = (place) => place.line ? `${place.name} ${place.line}` : `${place.name} ${place.module}`;
 let colours = {};
 function readColours() {
   for (const name of ["back", "panel", "text", "weak", "line", "lane", "accent", "run", "ready", "behind",
-    "blocked", "lock", "barrier", "work", "throttled", "free", "unknown", "onlock"]) colours[name] = colour(name);
+    "blocked", "lock", "barrier", "work", "awaited", "free", "unknown", "onlock", "onawaited"])
+    colours[name] = colour(name);
+}
+
+// What is between backticks is code.
+function rich(words, into) {
+  words.split("`").forEach((part, at) => at % 2 ? make("code", part, into) : into.append(part));
 }
 
 // The verdict.
@@ -52,7 +69,7 @@ document.title = D.program + " - wakeful profile";
 $("program").textContent = D.program;
 $("head").textContent = D.head;
 for (const part of ["words", "then", "advice", "gained"])
-  if (D[part]) $(part).textContent = part === "words" ? D.words[0].toUpperCase() + D.words.slice(1) : D[part];
+  if (D[part]) rich(part === "words" ? D.words[0].toUpperCase() + D.words.slice(1) : D[part], $(part));
   else $(part).hidden = true;
 
 function bar(parts, into) {
@@ -80,8 +97,12 @@ function keys(parts, all, into) {
   const names = kinds.every(isBarrier) ? D.barrier_parts : kinds.some(isBarrier) ?
     D.parts.map((words, at) => words.startsWith("holder") ? words.replace("holder", "holder or last thread") :
       `${words}, or ${D.barrier_parts[at]}`) : D.parts;
-  const parts = whyBy(names).map((why, at) => [why, D.shares[at]]);
-  if (D.shares.some((part) => part > 0)) {
+  const behind = D.rows.filter((row) => row.kind !== "condition" && row.kind !== "semaphore")
+    .reduce((sum, row) => sum + row.holder_behind_own_ns, 0);
+  const parts = whyParts(names, D.shares, behind);
+  // A bar of nearly nothing would look like much.
+  if (D.shares.some((part) => part > 0) && D.waited >= 0.01) {
+    make("p", "What threads that waited for locks and barriers waited for:", $("shares")).className = "hint";
     const all = bar(parts, $("shares"));
     keys(parts, all, $("shares"));
   }
@@ -116,6 +137,16 @@ const waits = D.lanes.flatMap((lane) => lane.waits).sort((a, b) => b.length - a.
 for (const lane of D.lanes) lane.waits.sort((a, b) => a.from - b.from);
 for (const [lane, does, from, length, by] of D.stretches) D.lanes[lane].stretches.push([does, from, length, by]);
 
+// Somebody waited for a thread that was blocked then: where, and in what such a thread was seen there.
+for (const lane of D.lanes) lane.awaited = [];
+for (const wait of waits) {
+  const place = D.places[wait.place], [whom] = wait.whom;
+  if (!whom || whom[0] === wait.lane || wait.parts[2] < 50 || place && place.isWork) continue;
+  const row = place && D.rows.find((one) => one.kind === place.kind && label(one.place) === place.label);
+  const seen = row && row.blocked_in.length ? row.blocked_in[0].call : "";
+  D.lanes[whom[0]].awaited.push([wait.from, wait.length, seen]);
+}
+
 const GUTTER = 230, AXIS = 26, PLACE = 34, HEAD = 24;
 const LANE = D.lanes.length > 24 ? 15 : 20;
 const shown = D.places.filter((place) => place.total > 0)
@@ -136,7 +167,12 @@ const rowOf = new Map(rows.filter((row) => row.lane !== undefined).map((row) => 
 
 const view = $("view"), canvas = $("time"), pen = canvas.getContext("2d");
 const base = document.createElement("canvas");
-const END = Math.max(1, D.elapsed_ns);
+// What comes after the last thread's end is not the program's.
+const LAST = Math.max(0, ...D.lanes.map((lane) => lane.to));
+const END = Math.max(1, LAST > 0 ? Math.min(LAST, D.elapsed_ns) : D.elapsed_ns);
+if (END < D.elapsed_ns * 0.95)
+  $("late").textContent = `The time line ends with the last thread, at ${time(END)}. The program's end was seen at ` +
+    `${time(D.elapsed_ns)}.`;
 let from = 0, to = END, width = 0, tall = 0, over = null, kept = null, drag = null, chosenPlace = null;
 const X = (ns) => GUTTER + (ns - from) * (width - GUTTER) / (to - from);
 const T = (x) => from + (x - GUTTER) * (to - from) / (width - GUTTER);
@@ -150,6 +186,16 @@ function fit(words, room) {
     if (pen.measureText(words.slice(0, middle) + "\u2026").width <= room) low = middle; else high = middle - 1;
   }
   return low > 2 ? words.slice(0, low) + "\u2026" : "";
+}
+// The same for a place: its end tells more, which is the line's number.
+function fitEnd(words, room) {
+  if (pen.measureText(words).width <= room) return words;
+  let low = 0, high = words.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (pen.measureText("\u2026" + words.slice(-middle)).width <= room) low = middle; else high = middle - 1;
+  }
+  return low > 2 ? "\u2026" + words.slice(-low) : "";
 }
 function size() {
   const scale = window.devicePixelRatio || 1;
@@ -199,15 +245,10 @@ function drawHead(on, row, y) {
 function drawAxis(on) {
   on.fillStyle = colours.back;
   on.fillRect(0, 0, width, AXIS);
-  on.fillStyle = colours.throttled;
-  for (const [start, end] of D.throttled) {
-    const x = Math.max(GUTTER, X(start)), right = Math.min(width, X(end));
-    if (right > x) on.fillRect(x, AXIS - 7, Math.max(1, right - x), 6);
-  }
   on.fillStyle = colours.weak;
   on.strokeStyle = colours.line;
   on.lineWidth = 1;
-  on.fillText(D.throttled.length ? "time; stripes: throttled by a quota" : "time", 10, AXIS / 2);
+  on.fillText("time", 10, AXIS / 2);
   const one = step(to - from, width - GUTTER);
   for (let at = Math.ceil(from / one) * one; at <= to; at += one) {
     const x = Math.round(X(at)) + 0.5, words = tick(at, one);
@@ -245,9 +286,9 @@ function drawPlace(on, row, y) {
   on.fillRect(GUTTER, y + 3, width - GUTTER, room);
   columns(on, place.columns, y + 3 + room, room, HOLDS);
   on.fillStyle = chosenPlace === place ? colours.accent : colours.text;
-  on.fillText(fit(`${place.kind}: ${place.label}`, GUTTER - 20), 10, y + 12);
+  on.fillText(fitEnd(`${place.kind}: ${place.label}`, GUTTER - 20), 10, y + 12);
   on.fillStyle = colours.weak;
-  on.fillText(`at most ${place.most >= 10 ? Math.round(place.most) : place.most.toFixed(1)} threads wait`, 10, y + 26);
+  on.fillText(`full height: ${place.most >= 10 ? Math.round(place.most) : place.most.toFixed(1)} threads`, 10, y + 26);
 }
 function drawLane(on, row, y) {
   const lane = D.lanes[row.lane], room = LANE - 3, top = y + 1.5;
@@ -263,6 +304,15 @@ function drawLane(on, row, y) {
     return right - x;
   };
   for (const [does, since, length] of lane.stretches) part(DOES[does][0], since, length);
+  for (const [does, since, length] of lane.stretches) if (does === 3)
+    for (const [from, room, seen] of lane.awaited) {
+      const low = Math.max(since, from), high = Math.min(since + length, from + room);
+      const wide = high > low ? part("awaited", low, high - low) : 0;
+      if (seen && wide > 30 && LANE > 16) {
+        on.fillStyle = colours.onawaited;
+        on.fillText(fit(seen, wide - 6), Math.max(GUTTER, X(low)) + 3, top + LANE / 2 - 1);
+      }
+    }
   for (const wait of lane.waits) {
     const place = D.places[wait.place], long = part(placeColour(place), wait.from, wait.length);
     if (long > 5) {
@@ -271,7 +321,7 @@ function drawLane(on, row, y) {
     }
     if (place && long > 60 && LANE > 16) {
       on.fillStyle = place.isWork ? colours.text : place.isBarrier ? "#14171b" : colours.onlock;
-      on.fillText(fit(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
+      on.fillText(fitEnd(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
     }
   }
   on.fillStyle = colours.text;
@@ -508,8 +558,15 @@ $("more").onclick = () => around(0.5);
 $("less").onclick = () => around(2);
 const holds = shown.every((place) => place.isBarrier) ? COMES : shown.some((place) => place.isBarrier) ?
   HOLDS_OR_COMES : HOLDS;
-keys([...DOES, ...(shown.length ? holds.slice(4) : [])].map((one) => [one, 1]), 0, $("legend"));
-if (D.throttled.length) keys([[["throttled", "throttled by a quota"], 1]], 0, $("legend"));
+// Only what there is.
+const occurs = (tracks, kind) => tracks.some(({ columns }) => {
+  for (let at = kind; at < columns.all.length; at += columns.kinds) if (columns.all[at]) return true;
+  return false;
+});
+const AWAITED = ["awaited", "blocked, and others wait for it"];
+keys([...DOES.map((one, kind) => [one, occurs(D.lanes, kind) ? 1 : 0]),
+  [AWAITED, D.lanes.some((lane) => lane.awaited.length) ? 1 : 0],
+  ...holds.slice(4).map((one, at) => [one, occurs(shown, at + 4) ? 1 : 0])], 0, $("legend"));
 function show(wait) {
   const room = wait.length * 0.6;
   zoom(wait.from - room, wait.from + wait.length + room);
@@ -522,7 +579,7 @@ function show(wait) {
 // Tables.
 function table(heads, lines, into, click) {
   const box = make("div", undefined, into), all = make("table", undefined, box);
-  box.className = "scroll";
+  box.className = lines.length > 40 ? "scroll" : "";
   const head = make("tr", undefined, make("thead", undefined, all)), body = make("tbody", undefined, all);
   heads.forEach((words, at) => {
     make("th", words, head).className = lines.some((cells) => /^[^0-9]/.test(cells[at])) ? "words" : "";
@@ -533,11 +590,8 @@ function table(heads, lines, into, click) {
     if (click) { line.className = "link"; line.onclick = () => click(at); }
   });
 }
-const whyOf = (row) => [row.holder_running_ns, row.holder_preempted_ns, row.holder_blocked_ns, row.free_ns,
-  row.holder_unknown_ns].map((part, at) => [whyBy(partsOf(row.kind))[at], part]);
-const label = (place) => place.line ? `${place.name} ${place.line}` : `${place.name} ${place.module}`;
-// A name of a call, or words.
-const called = (call) => call.includes(" ") ? `a ${call}` : call;
+const whyOf = (row) => whyParts(partsOf(row.kind), [row.holder_running_ns, row.holder_preempted_ns,
+  row.holder_blocked_ns, row.free_ns, row.holder_unknown_ns], row.holder_behind_own_ns);
 function more(row) {
   const all = [];
   if (row.objects > 1) all.push(`${count(row.objects)} of them`);
@@ -567,7 +621,8 @@ const long = (words) => words.length * 6.5;
 // How many waits were how long.
 function histogram(lengths, into) {
   const most = Math.max(...lengths), last = lengths.length - 1, first = lengths.findIndex((one) => one > 0);
-  const classes = last - first + 1, W = 400, H = 92, left = 4, bottom = 18, gap = Math.min(40, (W - 8) / classes);
+  const left = Math.max(16, 10 + long(count(most))), bottom = 32;
+  const classes = last - first + 1, W = 400, H = 106, gap = Math.min(40, (W - left - 4) / classes);
   const box = draws("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Lengths of waits" }, into);
   for (let at = first; at <= last; at++) {
     const low = at === 0 ? 0 : 1000 * 2 ** (at - 1), high = 1000 * 2 ** at, x = left + (at - first) * gap;
@@ -576,18 +631,17 @@ function histogram(lengths, into) {
     const one = draws("rect", { x: x + 0.5, y: H - bottom - high_px, width: gap - 1.5, height: high_px,
       style: "fill:var(--accent)" }, box);
     draws("title", {}, one, `${time(low)} to ${time(high)}: ${count(lengths[at])} waits`);
-    if (at === lengths.indexOf(most)) {
-      const words = count(most) + (most === 1 ? " wait" : " waits"), half = long(words) / 2;
-      draws("text", { x: Math.max(half, Math.min(W - half, x + gap / 2)), y: H - bottom - high_px - 4,
-        "text-anchor": "middle" }, box, words);
-    }
     const words = low === 0 ? "0" : short(low);
     if ((gap >= 36 || (at - first) % Math.ceil(40 / gap) === 0) && x + 1 + long(words) <= W) {
       draws("line", { x1: x + 0.5, x2: x + 0.5, y1: H - bottom, y2: H - bottom + 4, style: "stroke:var(--line)" },
         box);
-      draws("text", { x: x + 1, y: H - 4 }, box, words);
+      draws("text", { x: x + 1, y: H - bottom + 14 }, box, words);
     }
   }
+  for (const [value, y] of [[most, 14], [0, H - bottom]])
+    draws("text", { x: left - 4, y: y + 4, "text-anchor": "end" }, box, count(value));
+  draws("line", { x1: left, x2: left, y1: 14, y2: H - bottom, style: "stroke:var(--line)" }, box);
+  draws("text", { x: left, y: H - 3 }, box, "number of waits, by their length");
   draws("line", { x1: left, x2: W - 4, y1: H - bottom, y2: H - bottom, style: "stroke:var(--line)" }, box);
 }
 const short = (ns) => ns >= 1e9 ? Math.round(ns / 1e9) + "s" : ns >= 1e6 ? Math.round(ns / 1e6) + "ms" :
@@ -597,7 +651,8 @@ for (const row of locks.slice(0, 6)) {
   const card = make("div", undefined, $("rows"));
   card.className = "card";
   make("h3", `${row.kind}: ${label(row.place)}`, card);
-  make("p", `waited ${count(row.waits)} times, ${time(row.waited_ns)} together, ${time(row.longest_ns)} at most`, card);
+  make("p", `waited ${count(row.waits)} ${row.waits === 1 ? "time" : "times"}, ${time(row.waited_ns)} together, ` +
+    `${time(row.longest_ns)} at most`, card);
   const parts = whyOf(row);
   keys(parts, bar(parts, card), card);
   const words = more(row);
@@ -627,6 +682,8 @@ if (D.regions.length) {
   make("p", "Fork: until a thread begins its part. Join: from the end of the last part on. Waiting: at barriers " +
     "inside and at the end, of the threads' time, and why.", $("regions"));
 }
+// What is most of the loss comes first.
+if (D.cause === "vain") $("waited").before($("conditions"));
 const conditions = D.rows.filter((row) => row.kind === "condition");
 if (conditions.length) {
   make("h2", "Condition variables", $("conditions"));
@@ -637,7 +694,7 @@ if (conditions.length) {
 {
   const some = waits.filter((wait) => !(D.places[wait.place] || {}).isWork).slice(0, 25);
   if (some.length) {
-    table(["Thread", "at", "from", "length", "mostly because", "for"], some.map((wait) => {
+    table(["Thread", "at", "from", "length", "greatest part", "for"], some.map((wait) => {
       const place = D.places[wait.place], why = wait.parts.indexOf(Math.max(...wait.parts));
       return [D.lanes[wait.lane].label, place ? `${place.kind}: ${place.label}` : "", time(wait.from),
         time(wait.length), `${partsOf(place && place.kind)[why]} ${wait.parts[why]} %`,
@@ -648,7 +705,7 @@ if (conditions.length) {
 table(["Thread", "ran", "ready", "blocked", "waited", "lost its processor"], D.threads.map((one) => [
   `${one.name} ${one.thread}`, time(one.run_ns), time(one.ready_ns), time(one.blocked_ns), time(one.waited_ns),
   count(one.preemptions)]), $("threads"));
-for (const words of D.remarks) make("p", words, $("remarks"));
+for (const words of D.remarks) rich(words, make("p", undefined, $("remarks")));
 make("p", `wakeful ${D.version}`, $("remarks"));
 
 // The flame graph.

@@ -82,13 +82,26 @@ fn a_gain_is_bounded_by_what_is_left() {
     let verdict = of(&busy, &[lock], "prog");
     assert_eq!((bounds(&verdict).len(), gained(&verdict)), (2, None));
     let advice = "Waiting for locks is not what costs the time: the threads kept the 2 processors on which \
-                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %.";
+                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %. Let the threads run \
+                  on all 4 processors: does taskset, sched_setaffinity or a cpuset bind them to 2?";
     assert_eq!(verdict.advice, advice);
     let ready = "For longer, 50 % of thread time (2.00us), threads were ready without a processor: 6 \
                  threads ran on 2 of 4 processors.";
     assert!(verdict.words.ends_with(ready), "{}", verdict.words);
     let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
     assert_eq!(gained(&of(&summary(), &[long], "prog")), None);
+}
+
+#[test]
+fn shorter_sections_gain_what_the_processors_allow() {
+    let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
+    let summary = Summary { processors: 2, processors_allowed: 2, ..summary() };
+    let advice = of(&summary, std::slice::from_ref(&long), "prog").advice;
+    let words = "Both gain at most 2.0 x: the program kept 1.00 of 2 processors busy.";
+    assert!(advice.ends_with(words), "{advice}");
+    let limited = Summary { quota_milli: Some(1_500), ..summary };
+    let advice = of(&limited, &[long], "prog").advice;
+    assert!(advice.ends_with("at most 1.5 x: the program kept 1.00 of 1.50 processors busy."), "{advice}");
 }
 
 #[test]
@@ -130,6 +143,7 @@ fn who_comes_last_is_named() {
     let words = "until thread 7 came, which was blocked, seen in a page fault in next_block s.c:4. 100 %";
     assert!(verdict.words.contains(words), "{}", verdict.words);
     assert!(verdict.advice.contains("`wakeful watch -- prog 3`"), "{}", verdict.advice);
+    assert!(verdict.advice.contains("MAP_POPULATE"), "{}", verdict.advice);
 }
 
 #[test]
