@@ -421,10 +421,12 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
             blocks @ ..=128 => Program::Lu { barrier: lock, blocks },
             _ => bail!("lu takes at most 128 blocks a side: give a smaller --size"),
         },
-        (Some(App::Gauss | App::Lu), _) => {
-            bail!("this program takes a barrier, and {lock} is none: see `wakeful locks`")
+        (Some(app), _) => {
+            let takes = if matches!(app, App::Gauss | App::Lu) { "barrier" } else { "mutex" };
+            let app = clap::ValueEnum::to_possible_value(&app);
+            let name = app.as_ref().map_or("", |app| app.get_name());
+            bail!("--app {name} takes a {takes}, and {lock} is none: see `wakeful locks`")
         }
-        (Some(_), _) => bail!("this program takes a mutex, and {lock} is none: see `wakeful locks`"),
         (None, Kind::Mutex) => Program::Mutex { lock, critical_ns, outside_ns },
         (None, Kind::RwLock) => {
             Program::RwLock { lock, critical_ns, outside_ns, writers_percent: args.writers.unwrap_or(5.0) }

@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which algorithm the barriers use: as [`crate::choice`], by `WAKEFUL_BARRIER`.
+//!
+//! Nothing is written at load unless there is a name: a page that a start touches costs it a fault. Barriers
+//! that another library makes before that are default ones.
 
 use core::ptr::{from_ref, null_mut};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use catalog::{NamedBarrier, named_barrier};
 use linux::Linux;
 
-static DECIDED: AtomicBool = AtomicBool::new(false);
+/// Null for the default.
 static ALGORITHM: AtomicPtr<NamedBarrier> = AtomicPtr::new(null_mut());
 
 /// The default's name.
 const DEFAULT: &str = "b-wakeful";
 
-/// Makes the choice, once. Two threads that come here together find the same.
-#[cold]
+/// Makes the choice, at load, before a program can change the environment.
+#[inline(always)]
 pub fn decide() {
-    if DECIDED.load(Relaxed) {
-        return;
+    linux::server::variable(linux::environment::BARRIER, |name| Some(choose(name)));
+}
+
+/// A name that is not there, and the default's, leave the default.
+#[cold]
+#[inline(never)]
+fn choose(name: &[u8]) {
+    let name = core::str::from_utf8(name).ok().filter(|&name| name != DEFAULT);
+    if let Some(chosen) = name.and_then(named_barrier::<Linux>) {
+        ALGORITHM.store(from_ref(chosen).cast_mut(), Relaxed);
     }
-    // At load, before a program can change the environment.
-    let asked_for = linux::server::variable(linux::environment::BARRIER, |name| {
-        let name = core::str::from_utf8(name).ok().filter(|&name| name != DEFAULT)?;
-        named_barrier::<Linux>(name)
-    });
-    ALGORITHM.store(asked_for.map_or(null_mut(), |it| from_ref(it).cast_mut()), Relaxed);
-    // ORDER: Release, pairs with the Acquire in `algorithm`; publishes ALGORITHM.
-    DECIDED.store(true, Release);
 }
 
 /// The algorithm asked for, `None` for the default.
 pub fn algorithm() -> Option<&'static NamedBarrier> {
-    // ORDER: Acquire, pairs with the Release in `decide`.
-    if !DECIDED.load(Acquire) {
-        decide();
-    }
-    // SAFETY: null, or points to a constant.
+    // SAFETY: null, or points to a constant, which needs no ordering.
     unsafe { ALGORITHM.load(Relaxed).as_ref() }
 }
