@@ -46,6 +46,21 @@ fn with_every_mutex() {
     }
 }
 
+/// Not every mutex: on two real processors, four threads and all mutexes took more than three minutes.
+#[test]
+fn radiosity_with_some_mutexes() {
+    for lock in ["native", "ttas-block", "mcs-block", "wakeful"] {
+        assert_eq!(real(LIGHT, lock, 4), LIGHT.expected(), "{lock}");
+    }
+    for lock in ["ttas-informing", "mcs-informing", "array-queue-block", "ticket-spin", "wakeful"] {
+        for threads in [1, 4, 11] {
+            let light = Program::Radiosity { lock: lock.into(), side: 1 };
+            let setting = Setting { bound: true, ..Setting::default() };
+            assert_eq!(simulated(light, threads, setting), LIGHT.expected(), "simulated, {lock}");
+        }
+    }
+}
+
 #[test]
 fn with_every_barrier() {
     for barrier in catalog::BARRIERS.iter().map(|entry| entry.name) {
