@@ -19,17 +19,17 @@ const DEFAULT: &str = "b-wakeful";
 /// Makes the choice, at load, before a program can change the environment.
 #[inline(always)]
 pub fn decide() {
-    linux::server::variable(linux::environment::BARRIER, |name| Some(choose(name)));
+    linux::server::variable(linux::environment::BARRIER, choose);
 }
 
 /// A name that is not there, and the default's, leave the default.
 #[cold]
 #[inline(never)]
-fn choose(name: &[u8]) {
+fn choose(name: &[u8]) -> Option<()> {
     let name = core::str::from_utf8(name).ok().filter(|&name| name != DEFAULT);
-    if let Some(chosen) = name.and_then(named_barrier::<Linux>) {
-        ALGORITHM.store(from_ref(chosen).cast_mut(), Relaxed);
-    }
+    let chosen = name.and_then(named_barrier::<Linux>)?;
+    ALGORITHM.store(from_ref(chosen).cast_mut(), Relaxed);
+    Some(())
 }
 
 /// The algorithm asked for, `None` for the default.

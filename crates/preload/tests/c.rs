@@ -341,7 +341,7 @@ fn a_start_is_cheap() {
             let (faults, arena) = words.trim().split_once(' ').unwrap();
             (faults.parse().unwrap(), arena.parse().unwrap())
         };
-        (0..5).map(|_| one()).min().unwrap()
+        (0..20).map(|_| one()).min().unwrap()
     };
     let (empty, ours) = (cost(&empty), cost(library()));
     assert!(ours.0 <= empty.0 + 14, "{} page faults, with an empty library {}", ours.0, empty.0);
