@@ -7,7 +7,7 @@
 use platform::{Atomic, Ordering::*};
 use sync::barrier::RawBarrier;
 
-use crate::{Digest, Host, Numbers, Word, digest, digest_of, words};
+use crate::{Digest, Host, Meeting, Numbers, Word, digest, digest_of, words};
 
 /// Diagonally dominant, so that it needs no pivoting.
 fn input(rows: usize) -> Vec<f32> {
@@ -40,26 +40,21 @@ where
     B::Place: 'static,
     B::Member: 'static,
 {
-    let barrier = host.share(vec![B::new(threads)]);
-    let places = host.share((0..B::places(threads)).map(|_| B::Place::default()).collect());
+    let meeting = Meeting::<H, B>::share(host, threads);
     let all = host.share(words::<H>(input(rows as usize).into_iter().map(f32::to_bits)));
-    for index in 0..threads {
-        let (barrier, places, all) = (barrier.clone(), places.clone(), all.clone());
-        host.spawn(move || {
-            let mut member = B::Member::default();
-            for column in 0..rows.saturating_sub(1) {
-                let first = column + 1;
-                // The first row from there on that is ours.
-                let own = first + (index + threads - first % threads) % threads;
-                for row in (own..rows).step_by(threads as usize) {
-                    eliminate::<H>(&all, rows as usize, column as usize, row as usize);
-                }
-                H::done(1);
-                // SAFETY: the barrier and its places stay; index and member are this thread's own.
-                unsafe { barrier[0].wait(&places, index, &mut member) };
+    let shared = all.clone();
+    meeting.spawn(host, move |index, wait| {
+        for column in 0..rows.saturating_sub(1) {
+            let first = column + 1;
+            // The first row from there on that is ours.
+            let own = first + (index + threads - first % threads) % threads;
+            for row in (own..rows).step_by(threads as usize) {
+                eliminate::<H>(&shared, rows as usize, column as usize, row as usize);
             }
-        });
-    }
+            H::done(1);
+            wait();
+        }
+    });
     digest_of::<H>(all)
 }
 

@@ -164,6 +164,42 @@ impl<H: Host> BarrierVisitor<H::Platform> for Loader<'_, H> {
     }
 }
 
+/// A barrier at which all threads of a program meet.
+struct Meeting<H: Host, B: RawBarrier<H::Platform> + 'static>
+where
+    B::Place: 'static,
+{
+    barrier: H::Shared<B>,
+    places: H::Shared<B::Place>,
+    threads: u32,
+}
+
+impl<H: Host, B: RawBarrier<H::Platform> + 'static> Meeting<H, B>
+where
+    B::Place: 'static,
+    B::Member: 'static,
+{
+    fn share(host: &mut H, threads: u32) -> Self {
+        let barrier = host.share(vec![B::new(threads)]);
+        let places = host.share((0..B::places(threads)).map(|_| B::Place::default()).collect());
+        Self { barrier, places, threads }
+    }
+
+    /// Starts the threads. Each has its number, and a call that waits for the others.
+    fn spawn(self, host: &mut H, body: impl Fn(u32, &mut dyn FnMut()) + Clone + Send + 'static) {
+        for index in 0..self.threads {
+            let (barrier, places, body) = (self.barrier.clone(), self.places.clone(), body.clone());
+            host.spawn(move || {
+                let mut member = B::Member::default();
+                body(index, &mut || {
+                    // SAFETY: the barrier and its places stay; index and member are this thread's own.
+                    unsafe { barrier[0].wait(&places, index, &mut member) };
+                });
+            });
+        }
+    }
+}
+
 /// A place in line for a lock, where its lock's other waiters see it.
 struct Place<N>(N);
 

@@ -11,7 +11,7 @@
 use platform::{Atomic, Ordering::*};
 use sync::barrier::RawBarrier;
 
-use crate::{Digest, Host, Numbers, Word, digest, digest_of, words};
+use crate::{Digest, Host, Meeting, Numbers, Word, digest, digest_of, words};
 
 /// Rows of a block.
 const SIDE: usize = 4;
@@ -156,20 +156,12 @@ where
     B::Place: 'static,
     B::Member: 'static,
 {
-    let barrier = host.share(vec![B::new(threads)]);
-    let places = host.share((0..B::places(threads)).map(|_| B::Place::default()).collect());
+    let meeting = Meeting::<H, B>::share(host, threads);
     let all = host.share(words::<H>(input(blocks as usize).into_iter().map(f32::to_bits)));
-    for index in 0..threads {
-        let (barrier, places, all) = (barrier.clone(), places.clone(), all.clone());
-        host.spawn(move || {
-            let mut member = B::Member::default();
-            let wait = || {
-                // SAFETY: the barrier and its places stay; index and member are this thread's own.
-                unsafe { barrier[0].wait(&places, index, &mut member) };
-            };
-            work::<H>(&all, blocks as usize, index as usize, threads as usize, wait);
-        });
-    }
+    let shared = all.clone();
+    meeting.spawn(host, move |index, wait| {
+        work::<H>(&shared, blocks as usize, index as usize, threads as usize, wait);
+    });
     digest_of::<H>(all)
 }
 

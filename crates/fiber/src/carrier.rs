@@ -62,8 +62,8 @@ pub struct Carrier {
     /// Its turns. The sentinel may move it to the end of a round.
     turn: AtomicU32,
     since: Cell<u64>,
-    /// Its residents: fibers pinned here that have waited and have not ended. Who waits rarely blocks the
-    /// others; so those that begin are spread by this count.
+    /// Its residents: fibers pinned here that have waited and have not ended. A fiber that waits rarely
+    /// blocks the others. So fibers that begin are spread by this count.
     waited: AtomicU32,
     /// The same of those that others sent here to begin.
     sent: AtomicU32,

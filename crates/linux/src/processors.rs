@@ -9,11 +9,12 @@
 //! less than the processors ([`metered`]), an idle processor is not free: what one thread spins away others lack.
 //!
 //! The first look is made when the program starts ([`crate::prepare`]), or in an interposed program in two
-//! parts ([`begin`]). Then a barrier or a slow path asks for one ([`refresh`]). That is once a second at most, or
-//! as soon as the processor server says that the partition has changed ([`crate::server`]). A mask
-//! is a thread's, and programs pin threads: where the asking thread may use fewer than there were, what counts is what all
-//! threads together may use. A later look must not be noticed: it opens no file where one of the first three descriptors is closed, because the
-//! program may be about to put another in its place; and what it cannot read any more (a sandbox, `chroot`) stays as it was.
+//! parts ([`begin`]). Then a barrier or a slow path asks for one ([`refresh`]). That is once a second at
+//! most, or as soon as the processor server says that the partition has changed ([`crate::server`]). A mask
+//! is a thread's, and programs pin threads: where the asking thread may use fewer than there were, what
+//! counts is what all threads together may use. A later look must not be noticed: it opens no file where
+//! one of the first three descriptors is closed, because the program may be about to put another in its
+//! place; and what it cannot read any more (a sandbox, `chroot`) stays as it was.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};

@@ -2,7 +2,8 @@
 //! Another barrier than the default at which a team meets, where `WAKEFUL_BARRIER` names one.
 //!
 //! The catalogue's barriers know nothing of tasks. So a member runs tasks, and waits for those that others
-//! run, before it arrives. Who has arrived runs none: a later member's tasks are for those who come still.
+//! run, before it arrives. A member that has arrived runs none. Tasks of a later member are run by that one,
+//! or by members that come after it.
 //! Regions end, and cancelled ones meet, at the default barrier all the same.
 
 use std::alloc::Layout;

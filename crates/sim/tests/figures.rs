@@ -112,7 +112,9 @@ claims! {
     tr29: 0.2, [], [];
     tr30: 0.5, [], [];
     tr31: 0.5, [], [];
-    icppml: 0.1, ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"], ["Informing locks", "They execute up to 8", "On a dedicated"];
+    icppml: 0.1,
+        ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated"],
+        ["Informing locks", "They execute up to 8", "On a dedicated"];
     icppmb: 0.3, ["Informing barriers outperform"], [];
     icpp2c: 1.0,
         ["Cholesky is faster", "Cholesky performs up to 20", "Cholesky performs on average 11"],

@@ -7,7 +7,7 @@
 
 use super::Bound::{AtLeast, AtMost};
 use super::table::{TIME, whole};
-use super::{Axis, Claim, Data, Figure, largest, largest2};
+use super::{Axis, Bound, Claim, Data, Figure, largest, largest2};
 use crate::{Machine, Program, Workload};
 
 const INFORMING: &[&str] = &[
@@ -106,10 +106,77 @@ const SHORT: &str = "Sections take some microseconds here and work between them 
     seldom \
      preempted. What a section of the paper's program takes is not told";
 const WORK: &str = "The time of the work between two barriers is an assumption, and decides: with half as \
-    many \
-     blocks a side it is up to 17.6 times, 9.8 on average";
+    many blocks a side it is up to 17.6 times, 9.8 on average";
 
 /// The paper's figures.
+/// The claims of one program of figure 2: alone, at each degree from 2 up, and by how much informing is the
+/// faster one, at most and on average.
+macro_rules! figure2 {
+    (
+        $series:ident, $kind:literal, $why_not:expr, $alone:literal, $wins:literal,
+        $($other:ident {
+            $most:literal, $most_why:expr, $up_to:literal;
+            $mean:literal, $mean_why:expr, $average:literal;
+        })*
+    ) => {
+        [
+            claim(
+                $alone,
+                concat!(
+                    "largest difference of informing and spinning of the same ",
+                    $kind,
+                    " at degree 1, as a quotient"
+                ),
+                |data| indistinguishable($series, data),
+                "",
+                AtMost(1.02),
+            ),
+            claim(
+                $wins,
+                concat!("largest of informing by the better of spin and block of the same ", $kind),
+                |data| informing($series, data, MULTIPROGRAMMED),
+                $why_not,
+                AtMost(1.0),
+            ),
+            $(
+                claim(
+                    $up_to,
+                    concat!("largest of ", stringify!($other), " by informing of the same ", $kind),
+                    |data| faster($series, figure2!($other), data),
+                    $most_why,
+                    AtLeast($most),
+                ),
+                claim(
+                    $average,
+                    concat!(
+                        "mean of ",
+                        stringify!($other),
+                        " by informing of the same ",
+                        $kind,
+                        ", at degrees 2, 4 and 8"
+                    ),
+                    |data| faster_on_average($series, figure2!($other), data),
+                    $mean_why,
+                    AtLeast($mean),
+                ),
+            )*
+        ]
+    };
+    // Where they stand beside the informing one in a series.
+    (spin) => { 1 };
+    (block) => { 2 };
+}
+
+const fn claim(
+    words: &'static str,
+    measure: &'static str,
+    number: fn(&Data) -> f64,
+    note: &'static str,
+    bound: Bound,
+) -> Claim {
+    Claim { words, source: ICPP5, measure, number, note, bound }
+}
+
 pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "icppml",
@@ -227,61 +294,25 @@ pub(super) const FIGURES: &[Figure] = &[
         limit_ms: 600_000.0,
         build: cholesky,
         scale: whole,
-        claims: &[
-            Claim {
-                words: "Alone, Cholesky is practically indistinguishable with informing locks and with \
-                    spinning ones",
-                source: ICPP5,
-                measure: "largest difference of informing and spinning of the same lock at degree 1, as a \
-                    quotient",
-                number: |data| indistinguishable(INFORMING, data),
-                note: "",
-                bound: AtMost(1.02),
-            },
-            Claim {
-                words: "Cholesky is faster with informing locks in the presence of even minimal \
-                    multiprogramming",
-                source: ICPP5,
-                measure: "largest of informing by the better of spin and block of the same lock",
-                number: |data| informing(INFORMING, data, MULTIPROGRAMMED),
-                note: HANDS_OFF,
-                bound: AtMost(1.0),
-            },
-            Claim {
-                words: "Cholesky performs up to 36.8 % better with informing locks than with spinning ones",
-                source: ICPP5,
-                measure: "largest of spin by informing of the same lock",
-                number: |data| faster(INFORMING, 1, data),
-                note: "",
-                bound: AtLeast(1.368),
-            },
-            Claim {
-                words: "Cholesky performs on average 16.7 % better with informing locks than with spinning \
-                    ones",
-                source: ICPP5,
-                measure: "mean of spin by informing of the same lock, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING, 1, data),
-                note: "",
-                bound: AtLeast(1.167),
-            },
-            Claim {
-                words: "Cholesky performs up to 20 % better with informing locks than with blocking ones",
-                source: ICPP5,
-                measure: "largest of block by informing of the same lock",
-                number: |data| faster(INFORMING, 2, data),
-                note: FUTEX,
-                bound: AtLeast(1.2),
-            },
-            Claim {
-                words: "Cholesky performs on average 11 % better with informing locks than with blocking \
-                    ones",
-                source: ICPP5,
-                measure: "mean of block by informing of the same lock, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING, 2, data),
-                note: HANDS_OFF,
-                bound: AtLeast(1.11),
-            },
-        ],
+        claims: &figure2!(
+            INFORMING, "lock", HANDS_OFF,
+            "Alone, Cholesky is practically indistinguishable with informing locks and with spinning ones",
+            "Cholesky is faster with informing locks in the presence of even minimal multiprogramming",
+            spin {
+                1.368, "",
+                    "Cholesky performs up to 36.8 % better with informing locks than with spinning ones";
+                1.167, "",
+                    "Cholesky performs on average 16.7 % better with informing locks than with spinning \
+                        ones";
+            }
+            block {
+                1.2, FUTEX,
+                    "Cholesky performs up to 20 % better with informing locks than with blocking ones";
+                1.11, HANDS_OFF,
+                    "Cholesky performs on average 11 % better with informing locks than with blocking \
+                        ones";
+            }
+        ),
     },
     Figure {
         name: "icpp2r",
@@ -295,62 +326,27 @@ pub(super) const FIGURES: &[Figure] = &[
         limit_ms: 600_000.0,
         build: radiosity,
         scale: whole,
-        claims: &[
-            Claim {
-                words: "Alone, Radiosity is practically indistinguishable with informing locks and with \
-                    spinning ones",
-                source: ICPP5,
-                measure: "largest difference of informing and spinning of the same lock at degree 1, as a \
-                    quotient",
-                number: |data| indistinguishable(INFORMING, data),
-                note: "",
-                bound: AtMost(1.02),
-            },
-            Claim {
-                words: "Radiosity is faster with informing locks in the presence of even minimal \
-                    multiprogramming",
-                source: ICPP5,
-                measure: "largest of informing by the better of spin and block of the same lock",
-                number: |data| informing(INFORMING, data, MULTIPROGRAMMED),
-                note: SHORT,
-                bound: AtMost(1.0),
-            },
-            Claim {
-                words: "Radiosity executes up to 26.8 % faster with informing locks than with spinning ones",
-                source: ICPP5,
-                measure: "largest of spin by informing of the same lock",
-                number: |data| faster(INFORMING, 1, data),
-                note: SHORT,
-                bound: AtLeast(1.268),
-            },
-            Claim {
-                words: "Radiosity executes on average 10.7 % faster with informing locks than with \
-                    spinning ones",
-                source: ICPP5,
-                measure: "mean of spin by informing of the same lock, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING, 1, data),
-                note: SHORT,
-                bound: AtLeast(1.107),
-            },
-            Claim {
-                words: "Radiosity executes up to 4.7 times faster with informing locks than with blocking \
-                    ones",
-                source: ICPP5,
-                measure: "largest of block by informing of the same lock",
-                number: |data| faster(INFORMING, 2, data),
-                note: FUTEX,
-                bound: AtLeast(4.7),
-            },
-            Claim {
-                words: "Radiosity executes on average 2.5 times faster with informing locks than with \
-                    blocking ones",
-                source: ICPP5,
-                measure: "mean of block by informing of the same lock, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING, 2, data),
-                note: FUTEX,
-                bound: AtLeast(2.5),
-            },
-        ],
+        claims: &figure2!(
+            INFORMING, "lock", SHORT,
+            "Alone, Radiosity is practically indistinguishable with informing locks and with spinning \
+                ones",
+            "Radiosity is faster with informing locks in the presence of even minimal multiprogramming",
+            spin {
+                1.268, SHORT,
+                    "Radiosity executes up to 26.8 % faster with informing locks than with spinning ones";
+                1.107, SHORT,
+                    "Radiosity executes on average 10.7 % faster with informing locks than with spinning \
+                        ones";
+            }
+            block {
+                4.7, FUTEX,
+                    "Radiosity executes up to 4.7 times faster with informing locks than with blocking \
+                        ones";
+                2.5, FUTEX,
+                    "Radiosity executes on average 2.5 times faster with informing locks than with \
+                        blocking ones";
+            }
+        ),
     },
     Figure {
         name: "icpp2l",
@@ -364,59 +360,23 @@ pub(super) const FIGURES: &[Figure] = &[
         limit_ms: 600_000.0,
         build: lu,
         scale: whole,
-        claims: &[
-            Claim {
-                words: "Alone, LU is practically indistinguishable with informing barriers and with \
-                    spinning ones",
-                source: ICPP5,
-                measure: "largest difference of informing and spinning of the same barrier at degree 1, as \
-                    a quotient",
-                number: |data| indistinguishable(INFORMING_BARRIERS, data),
-                note: "",
-                bound: AtMost(1.02),
-            },
-            Claim {
-                words: "LU is faster with informing barriers in the presence of even minimal \
-                    multiprogramming",
-                source: ICPP5,
-                measure: "largest of informing by the better of spin and block of the same barrier",
-                number: |data| informing(INFORMING_BARRIERS, data, MULTIPROGRAMMED),
-                note: "",
-                bound: AtMost(1.0),
-            },
-            Claim {
-                words: "LU needs up to 6.5 times less time with informing barriers than with spinning ones",
-                source: ICPP5,
-                measure: "largest of spin by informing of the same barrier",
-                number: |data| faster(INFORMING_BARRIERS, 1, data),
-                note: WORK,
-                bound: AtLeast(6.5),
-            },
-            Claim {
-                words: "LU needs on average 4.2 times less time with informing barriers than with spinning \
-                    ones",
-                source: ICPP5,
-                measure: "mean of spin by informing of the same barrier, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING_BARRIERS, 1, data),
-                note: WORK,
-                bound: AtLeast(4.2),
-            },
-            Claim {
-                words: "LU with blocking barriers is up to 58.8 % worse than with informing ones",
-                source: ICPP5,
-                measure: "largest of block by informing of the same barrier",
-                number: |data| faster(INFORMING_BARRIERS, 2, data),
-                note: FUTEX,
-                bound: AtLeast(1.588),
-            },
-            Claim {
-                words: "LU with blocking barriers is on average 31.9 % worse than with informing ones",
-                source: ICPP5,
-                measure: "mean of block by informing of the same barrier, at degrees 2, 4 and 8",
-                number: |data| faster_on_average(INFORMING_BARRIERS, 2, data),
-                note: FUTEX,
-                bound: AtLeast(1.319),
-            },
-        ],
+        claims: &figure2!(
+            INFORMING_BARRIERS, "barrier", "",
+            "Alone, LU is practically indistinguishable with informing barriers and with spinning ones",
+            "LU is faster with informing barriers in the presence of even minimal multiprogramming",
+            spin {
+                6.5, WORK,
+                    "LU needs up to 6.5 times less time with informing barriers than with spinning ones";
+                4.2, WORK,
+                    "LU needs on average 4.2 times less time with informing barriers than with spinning \
+                        ones";
+            }
+            block {
+                1.588, FUTEX,
+                    "LU with blocking barriers is up to 58.8 % worse than with informing ones";
+                1.319, FUTEX,
+                    "LU with blocking barriers is on average 31.9 % worse than with informing ones";
+            }
+        ),
     },
 ];

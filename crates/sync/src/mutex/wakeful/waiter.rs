@@ -22,9 +22,9 @@
 //!   deadline joins the line, under the room's id. One with a deadline naps between looks. Without a room
 //!   both nap.
 //! - W3. A waiter is *choosy* (it does not take each free lock that it finds), unless it shares (W4). A
-//!   *rival* is a running thread that held the lock when the waiter looked. Who comes out of the line has met
-//!   one. A choosy waiter that has met a rival, and finds the lock free, looks `SAMPLES` times more, unless
-//!   it is a standby that has demanded. The lock was
+//!   *rival* is a running thread that held the lock when the waiter looked. A thread that comes out of the
+//!   line has met one. A choosy waiter that has met a rival, and finds the lock free, looks `SAMPLES` times
+//!   more, unless it is a standby that has demanded. The lock was
 //!   - held by two owners: the waiter begins again;
 //!   - held at one look, and the waiter may share: it shares from then on, and takes the lock;
 //!   - held by one owner otherwise: the lock is *hot*. The standby naps, and an arrival joins the line;
