@@ -187,3 +187,23 @@ fn informing_locks_keep_their_speed_beside_other_programs() {
     println!("mcs-spin {spin} ms, mcs-informing {informing} ms");
     assert!(spin > 20.0 * informing, "{spin} {informing}");
 }
+
+/// ICPP 2001, figure 2, Cholesky: threads that find no column poll at the running priority. A preempted
+/// waiter whose lock has become free must not stand below them.
+#[test]
+fn nobody_starves_for_a_free_lock_beside_threads_that_poll() {
+    let at = |lock: &str, degree| {
+        let program = Program::Cholesky { lock: lock.into(), levels: 7, block: 16 };
+        let mut workload = Workload { program, ..Workload::icpp_lock("", degree) };
+        workload.setting.limit_ms = 100_000.0;
+        run("ppro-4", &workload, 1).elapsed_ms
+    };
+    for degree in [2, 4] {
+        let block = at("ttas-block", degree);
+        for lock in ["ttas-informing", "wakeful"] {
+            let informing = at(lock, degree);
+            println!("degree {degree}: ttas-block {block} ms, {lock} {informing} ms");
+            assert!(informing < 1.5 * block, "{lock}, degree {degree}: {informing} {block}");
+        }
+    }
+}

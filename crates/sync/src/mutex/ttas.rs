@@ -38,15 +38,16 @@
 //! # Under the scheduler
 //!
 //! Holder preempted: `spin` burns its slice; `block` sleeps; `informing` sees a preempted thread of higher
-//! priority and sleeps, or hands off to it where it can ([`Platform::hands_off`]). Next waiter preempted:
-//! there is no next, somebody else takes the lock. More threads than processors: as a rule some thread of
-//! priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or sleeps in
-//! vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch costs before
-//! it sleeps. A waiter of real-time priority keeps its processor from a holder without until it sleeps, at
-//! once if the view says "preempted". A holder that slept inside and was woken, but has not run since, still
-//! counts as blocked: then the waiter spins until the kernel throttles it, 0.95 s by default. A holder that
-//! waits for a second lock counts as a waiter meanwhile, as in the paper (figure 1, line 16): others give way
-//! to it no longer. Killed while holding: lost.
+//! priority and sleeps. It does not hand off as the paper's MCS lock does: it would stay in the ready queue
+//! as a LOCK_WAITER, and nobody would raise it when the lock is free (S8 of [`publish`]). Next waiter
+//! preempted: there is no next, somebody else takes the lock. More threads than processors: as a rule some
+//! thread of priority Running is preempted, so that `informing` waiters sleep. Hint stale: a waiter spins or
+//! sleeps in vain; I2 wakes it. No view: `informing` waits as `competitive` does, for as long as a switch
+//! costs before it sleeps. A waiter of real-time priority keeps its processor from a holder without until it
+//! sleeps, at once if the view says "preempted". A holder that slept inside and was woken, but has not run
+//! since, still counts as blocked: then the waiter spins until the kernel throttles it, 0.95 s by default. A
+//! holder that waits for a second lock counts as a waiter meanwhile, as in the paper (figure 1, line 16):
+//! others give way to it no longer. Killed while holding: lost.
 //!
 //! # Fairness and space
 //!
@@ -73,7 +74,7 @@ use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, Priority, StaticPlatform};
 
 use super::RawMutex;
-use crate::wait::{self, Waiting};
+use crate::wait::{self, Waiting, publish};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
@@ -114,9 +115,11 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
                 me = wait::informed_after::<W, P>(looks == 1, me);
                 // HINT: who is preempted in the first microsecond is taken more seriously than a waiter
                 // should be. `entered` ends it.
-                P::set_priority(me, Priority::LockWaiter);
+                let acted_on = P::hands_off();
+                let priority = if acted_on { publish::contender::<P>(me) } else { Priority::LockWaiter };
+                P::set_priority(me, priority);
             }
-            if look && !wait::stays::<W, P>(Priority::LockWaiter, looks) {
+            if look && !W::may_spin::<P>(Priority::LockWaiter, looks) {
                 looks = 0;
                 let asleep = LOCKED | SLEEPERS;
                 if word == asleep || self.word.compare_exchange(word, asleep, Relaxed, Relaxed).is_ok() {

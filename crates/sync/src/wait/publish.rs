@@ -9,7 +9,7 @@
 //!
 //! - S1. Before it tries for a lock, the thread wishes not to be preempted, and has the priority of a holder
 //!   ([`claim`]). If it gets the lock at once, no moment inside is without.
-//! - S2. If it has to wait, its priority is that of a waiter, and the wish ends, unless it holds another lock
+//! - S2. If it has to wait, its priority is a waiter's (S8), and the wish ends, unless it holds another lock
 //!   ([`wait`]). Then it keeps the wish, and stands above those who do nothing special: others wait for it.
 //! - S3. With the lock it counts it ([`entered`]) in [`Platform::holds`], with those of `-informing` and
 //!   `-np`. After a wait it wishes again here, some instructions after it has got the lock.
@@ -25,6 +25,11 @@
 //!   raised itself by those who wait for it. So the priority goes along the chain of owners that the lock
 //!   words name. The waiter has seen to it before that the holder's release takes its slow path, which ends
 //!   it ([`let_go`]).
+//! - S8. A lock that goes to whoever takes it names no successor. Its holder could not raise a waiter that
+//!   lost its processor while the lock was held, and threads that poll would come before that waiter for
+//!   ever. So a waiter there is a *contender*: it stands as high as those that compute, and gives way to
+//!   them by falling asleep. The paper has LOCK_IMMEDIATE_WAITER_PRIORITY, "equal to, or higher than
+//!   RUNNING", for whoever may have the lock next (section 4).
 //!
 //! HINT: all of it. A lock that was taken before the thread published counts at its release all the same.
 //! Then the wish of one that is held yet ends too early, once.
@@ -68,10 +73,15 @@ pub fn claim<P: Platform>() -> ThreadId {
     me
 }
 
-/// S2.
-pub fn wait<P: Platform>(me: ThreadId) {
+/// S2, with this priority or the [`contender`]'s.
+pub fn wait<P: Platform>(me: ThreadId, priority: Priority) {
     super::unshield::<Unpreemptable, P>(me);
-    P::set_priority(me, waiters::<P>(me, Priority::LockWaiter));
+    P::set_priority(me, waiters::<P>(me, priority));
+}
+
+/// S8.
+pub fn contender<P: Platform>(me: ThreadId) -> Priority {
+    waiters::<P>(me, own::<P>(me).min(Priority::Running))
 }
 
 /// What a thread has that waits with this priority.

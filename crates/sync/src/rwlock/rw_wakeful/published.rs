@@ -23,7 +23,7 @@
 //! HINT: all of it. A lock that another thread releases leaves the priority with the one that took it, until
 //! that one releases another lock.
 
-use platform::{Atomic, Deadline, Ordering::*, Readers, RunState, ThreadId};
+use platform::{Atomic, Deadline, Ordering::*, Priority, Readers, RunState, ThreadId};
 
 use super::word::*;
 use super::{Until, Wakeful};
@@ -79,7 +79,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     pub(super) fn write_telling(&self, deadline: Option<Deadline>) -> bool {
         let me = publish::claim::<P>();
         let taken = self.state.load(Relaxed) & (DEMAND | URGENT) == 0 && self.take_telling() || {
-            publish::wait::<P>(me);
+            publish::wait::<P>(me, Priority::LockWaiter);
             self.wait_as_it_is(Want::Write, deadline)
         };
         self.told(taken)
@@ -87,7 +87,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// L4. Waits, and is as before.
     pub(super) fn wait_told(me: ThreadId, wait: impl FnOnce() -> bool) -> bool {
-        publish::wait::<P>(me);
+        publish::wait::<P>(me, Priority::LockWaiter);
         let taken = wait();
         publish::gave_up::<P>();
         taken

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Is an assumption the reason why a claim fails? A figure on its machine as described, and on the same
+//! machine with other values.
+//!
+//! `cargo run --profile ci -p wakeful-sim --example what_if -- FIGURE SEEDS TABLE.FIELD=NUMBER ...`: each
+//! claim's number on the one and on the other, the median of the seeds and their range.
+
+use sim::figure::{Figure, figure};
+use sim::{Machine, figure::Data};
+
+/// The machine with other values.
+fn changed(described: &Machine, changes: &[String]) -> Machine {
+    let mut machine = toml::Value::try_from(described).expect("a description is a table");
+    for change in changes {
+        let (field, number) = change.split_once('=').expect("TABLE.FIELD=NUMBER");
+        let mut at = &mut machine;
+        for part in field.split('.') {
+            at = at.get_mut(part).unwrap_or_else(|| panic!("the machine has no {field}"));
+        }
+        let value = at.get_mut("value").unwrap_or_else(|| panic!("{field} is not a number"));
+        *value = toml::Value::Float(number.parse().expect("a number"));
+    }
+    machine.try_into().expect("the machine stays sound")
+}
+
+fn numbers(figure: &Figure, machine: &Machine, seeds: u64) -> Vec<Data> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (1..=seeds).map(|seed| figure.run_on(machine, seed, 1.0, cores, || ()).expect("it runs")).collect()
+}
+
+/// The median, and the range.
+fn spread(mut all: Vec<f64>) -> String {
+    all.sort_by(f64::total_cmp);
+    format!("{:.3} ({:.3}-{:.3})", all[all.len() / 2], all[0], all[all.len() - 1])
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [name, seeds, changes @ ..] = &words[..] else {
+        panic!("FIGURE SEEDS TABLE.FIELD=NUMBER ...");
+    };
+    let figure = figure(name).expect("a figure of `wakeful sim figure`");
+    let seeds: u64 = seeds.parse().expect("a number of seeds");
+    let described = figure.described();
+    let before = numbers(figure, &described, seeds);
+    let after = numbers(figure, &changed(&described, changes), seeds);
+    for claim in figure.claims {
+        let of = |runs: &[Data]| spread(runs.iter().map(|data| (claim.number)(data)).collect());
+        println!("{}\n    {}: {} -> {}", claim.words, claim.measure, of(&before), of(&after));
+    }
+}
