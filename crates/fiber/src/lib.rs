@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! User-level threads on scheduler activations.
 
+pub mod abode;
+pub mod bell;
 mod cancel;
 mod carrier;
 mod debuggers;
@@ -29,6 +31,7 @@ mod table;
 pub mod thread;
 mod timers;
 pub mod token;
+pub mod turns;
 mod visits;
 mod waits;
 

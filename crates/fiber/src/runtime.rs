@@ -387,7 +387,7 @@ impl Runtime {
     /// Of those who sleep, one with few residents.
     #[inline]
     fn invite_least(&'static self, newcomers: bool) -> Invited {
-        let load = |index| self.carrier(index).map_or(0, Carrier::residents);
+        let load = |index| self.carrier(index).map_or(0, |carrier| carrier.residents.count());
         self.seats.invite_least(newcomers, load)
     }
 
@@ -530,7 +530,7 @@ impl Runtime {
     /// of its own looks only then for those that all may run. So each carrier does so once a second.
     fn end_rounds(&self) {
         if self.seats.is_full() && self.has_work() {
-            self.all().for_each(Carrier::end_round);
+            self.all().for_each(|carrier| carrier.turns.end_round());
         }
     }
 
@@ -682,11 +682,11 @@ impl Home for Runtime {
         {
             // SAFETY: it is in no list.
             let record = unsafe { &*fiber };
-            let home = record.home.load(Relaxed);
-            if record.loose.get() && home == carrier.index + 1 && self.policy.is_none() {
+            let home = record.abode.home();
+            if record.abode.is_loose() && home == Some(carrier.index) && self.policy.is_none() {
                 return carrier.ready_loose(fiber);
             }
-            if home == 0 || home == carrier.index + 1 {
+            if home.is_none_or(|home| home == carrier.index) {
                 return carrier.ready(fiber);
             }
         }
@@ -703,10 +703,12 @@ impl Home for Runtime {
         // SAFETY: runtimes are leaked.
         let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
         // SAFETY: it is in no list.
-        let home = unsafe { (*fiber).home.load(Relaxed) };
+        let home = unsafe { (*fiber).abode.home() };
         match carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, self)) {
-            Some(carrier) if home == carrier.index + 1 && !carrier.sleeps.get() => carrier.ready_again(fiber),
-            _ if home == 0 => {
+            Some(carrier) if home == Some(carrier.index) && !carrier.sleeps.get() => {
+                carrier.ready_again(fiber)
+            }
+            _ if home.is_none() => {
                 runtime.common.push_dropped(fiber);
                 runtime.invite();
             }
@@ -715,7 +717,7 @@ impl Home for Runtime {
     }
 
     fn can_run(&self, fiber: &Fiber) -> bool {
-        fiber.home.load(Relaxed).checked_sub(1).is_none_or(|home| !self.seats.is_away(home))
+        fiber.abode.home().is_none_or(|home| !self.seats.is_away(home))
     }
 
     fn free(&self, fiber: *mut Fiber) {
@@ -728,24 +730,16 @@ impl Home for Runtime {
 }
 
 impl Runtime {
-    /// HINT: the carrier of this task is blocked, or runs others while a seat is free.
-    fn is_better_elsewhere(&self, fiber: &Fiber) -> bool {
-        fiber
-            .home
-            .load(Relaxed)
-            .checked_sub(1)
-            .is_some_and(|home| self.seats.is_away(home) || self.seats.holds(home) && !self.seats.is_full())
-    }
-
     /// A fiber that can go on, found out elsewhere. `starts`: a carrier may be started for it.
     #[inline(never)]
     fn send(&'static self, fiber: *mut Fiber, starts: bool) {
         // SAFETY: it is in no list.
         let record = unsafe { &*fiber };
-        if record.loose.get() && self.policy.is_none() && self.is_better_elsewhere(record) {
-            record.home.store(0, Relaxed);
-        }
-        match record.home.load(Relaxed).checked_sub(1) {
+        let home = match self.policy {
+            None => record.abode.destination(&self.seats),
+            Some(_) => record.abode.home(),
+        };
+        match home {
             Some(home) => {
                 if let Some(carrier) = self.carrier(home) {
                     carrier.inbox.send(fiber);
