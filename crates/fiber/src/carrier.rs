@@ -20,7 +20,7 @@ use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
-use crate::turns::Turns;
+use crate::turns::{Overdue, Turns};
 
 /// Records that a carrier keeps for its next fibers.
 const KEPT: u32 = 256;
@@ -62,6 +62,7 @@ pub struct Carrier {
     /// It is about to sleep, or stands sentinel: what it makes ready it is told as by others.
     pub sleeps: Cell<bool>,
     pub turns: Turns<Kernel, ROUND>,
+    pub overdue: Overdue,
     since: Cell<u64>,
     /// A fiber that waits rarely blocks the others. So fibers that begin are spread by this count.
     pub residents: Residents<Kernel>,
@@ -205,6 +206,7 @@ impl Carrier {
             kept: Cell::new(0),
             sleeps: Cell::new(false),
             turns: Turns::default(),
+            overdue: Overdue::default(),
             since: Cell::new(0),
             residents: Residents::default(),
             roused: AtomicU64::new(0),
@@ -506,7 +508,8 @@ impl Carrier {
             return false;
         }
         let leaves = |other: &Self| record.abode.leave(&self.residents, &other.residents, other.index);
-        let left = self.runtime.newcomer(self.index).is_some_and(leaves);
+        let other = self.runtime.newcomer(self.index).or_else(|| self.runtime.sleeper_beside(self));
+        let left = other.is_some_and(leaves);
         if left {
             record.runtime.ready(fiber);
         }

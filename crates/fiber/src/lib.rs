@@ -16,6 +16,7 @@ pub mod guests;
 mod list;
 pub mod local;
 pub mod machine;
+mod overdue;
 mod overflow;
 mod page;
 pub mod policy;

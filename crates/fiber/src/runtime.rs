@@ -121,6 +121,8 @@ pub struct Runtime {
     roused: [AtomicU32; 2],
     /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
+    /// When a sentinel looks at the turns of carriers next.
+    pub(crate) turns_next: AtomicU64,
     /// What `wakeful top` reads.
     pub(crate) told_page: Told,
 }
@@ -221,13 +223,14 @@ impl Runtime {
             told: AtomicU64::new(0),
             roused: Default::default(),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
+            turns_next: AtomicU64::new(0),
             told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;
         Ok(runtime)
     }
 
-    /// How often a carrier's seat went to another because it had blocked.
+    /// How often a carrier's seat went to another because it had blocked, or its fiber had computed for long.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
@@ -489,6 +492,7 @@ impl Runtime {
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
+            let wait = wait.min(self.look_again_ns());
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => {
                     self.told.fetch_add(1, Relaxed);
@@ -515,6 +519,7 @@ impl Runtime {
                 self.end_rounds();
                 awake = self.look_at_all(me);
             }
+            awake = awake.or_else(|| self.look_at_turns(me, now));
         }
         self.sentinel.end(me.index, me.usual.get());
         if self.sentinel.is_vacant() {
@@ -599,7 +604,7 @@ impl Runtime {
     }
 
     /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
-    fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
+    pub(crate) fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
         let carrier = self.carrier(carrier)?;
         if !self.seats.holds(carrier.index) {
             return None;
@@ -632,7 +637,7 @@ impl Runtime {
     }
 
     /// A seat was taken. True: the caller has it now, and runs a fiber.
-    fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
+    pub(crate) fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
         self.taken.fetch_add(1, Relaxed);
         let wanted = self.seats.wanted();
         let mine = self.has_work() && !wanted && !self.seats.holds(me.index);

@@ -6,6 +6,8 @@
 //! later, as long as there is a reason. Checked by `conformance`, loom and shuttle: a twin that says it once
 //! is caught.
 
+use core::sync::atomic::{AtomicBool, AtomicU64};
+
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
 /// See the head of this file. ROUND is a power of two.
@@ -38,6 +40,11 @@ impl<P: Platform, const ROUND: u32> Turns<P, ROUND> {
         nests
     }
 
+    /// HINT: which turn it is.
+    pub fn now(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
     /// Is a round over with this turn?
     #[inline]
     pub fn ends_round(turn: u32) -> bool {
@@ -47,5 +54,41 @@ impl<P: Platform, const ROUND: u32> Turns<P, ROUND> {
     /// By a sentinel: a round is over with the next turn. HINT: the carrier may be counting just now.
     pub fn end_round(&self) {
         self.0.fetch_or(ROUND - 1, Relaxed);
+    }
+}
+
+/// BOUND: a carrier in whose place another one is to run has been in one turn for so long.
+pub const LONG_NS: u64 = 15_000_000;
+/// BOUND: so long a carrier is known for it.
+const MEMORY_NS: u64 = 5_000_000_000;
+
+/// What the sentinels have seen of a carrier.
+#[derive(Default)]
+pub struct Overdue {
+    turn: core::sync::atomic::AtomicU32,
+    since: AtomicU64,
+    /// Its seat went to another one for that.
+    pub replaced: AtomicBool,
+    /// When it was last seen in a turn that took long.
+    long_at: AtomicU64,
+}
+
+impl Overdue {
+    /// HINT: for how long has it been in this turn?
+    pub fn ns(&self, turn: u32, now: u64) -> u64 {
+        if self.turn.swap(turn, Relaxed) != turn || self.since.load(Relaxed) == 0 {
+            self.since.store(now, Relaxed);
+        }
+        let ns = now.saturating_sub(self.since.load(Relaxed));
+        if ns >= LONG_NS {
+            self.long_at.store(now, Relaxed);
+        }
+        ns
+    }
+
+    /// HINT: does a fiber there compute for long, now and then?
+    pub fn is_usual(&self, now: u64) -> bool {
+        let at = self.long_at.load(Relaxed);
+        at != 0 && now.saturating_sub(at) < MEMORY_NS
     }
 }
