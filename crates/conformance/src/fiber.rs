@@ -18,9 +18,11 @@ use crate::loom::Loom;
 use crate::shuttle::Shuttle;
 use crate::{Cell, Machine};
 
+mod abodes;
 mod guests;
 mod hearing;
 mod posting;
+pub use abodes::*;
 pub use guests::*;
 pub use hearing::*;
 pub use posting::*;

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
@@ -11,14 +11,16 @@ use linux::upcall::Upcall;
 use linux::{Kernel, Linux};
 use platform::Platform;
 
+use crate::abode::Residents;
 use crate::deque::Deque;
 use crate::guests;
 use crate::list::{Inbox, List};
 use crate::policy::{self, Own};
-use crate::record::{Fiber, Resides, Why};
+use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
+use crate::turns::{Overdue, Turns};
 
 /// Records that a carrier keeps for its next fibers.
 const KEPT: u32 = 256;
@@ -59,14 +61,11 @@ pub struct Carrier {
     kept: Cell<u32>,
     /// It is about to sleep, or stands sentinel: what it makes ready it is told as by others.
     pub sleeps: Cell<bool>,
-    /// Its turns. The sentinel may move it to the end of a round.
-    turn: AtomicU32,
+    pub turns: Turns<Kernel, ROUND>,
+    pub overdue: Overdue,
     since: Cell<u64>,
-    /// Its residents: fibers pinned here that have waited and have not ended. A fiber that waits rarely
-    /// blocks the others. So fibers that begin are spread by this count.
-    waited: AtomicU32,
-    /// The same of those that others sent here to begin.
-    sent: AtomicU32,
+    /// A fiber that waits rarely blocks the others. So fibers that begin are spread by this count.
+    pub residents: Residents<Kernel>,
     /// When it was last roused, or made with a seat. 0: not since it slept.
     pub roused: AtomicU64,
     /// The kernel's word of it, if it can be had.
@@ -168,15 +167,14 @@ pub fn switch(fiber: *mut Fiber, why: Why) {
 /// The calling fiber waits next, and may go on with another carrier then. [`fasten`] is called after that.
 pub fn loosen(fiber: &Fiber) {
     if let Some(carrier) = here().filter(|_| !fiber.movable.get()) {
-        carrier.reside(fiber, false);
-        fiber.loose.set(true);
+        fiber.abode.loosen(&carrier.residents);
     }
 }
 
 /// The calling fiber stays where it is.
 pub fn fasten(fiber: &Fiber) {
-    if let Some(carrier) = here().filter(|_| fiber.loose.replace(false)) {
-        fiber.home.store(carrier.index + 1, Relaxed);
+    if let Some(carrier) = here() {
+        fiber.abode.fasten(carrier.index);
     }
 }
 
@@ -207,10 +205,10 @@ impl Carrier {
             free: List::default(),
             kept: Cell::new(0),
             sleeps: Cell::new(false),
-            turn: AtomicU32::new(0),
+            turns: Turns::default(),
+            overdue: Overdue::default(),
             since: Cell::new(0),
-            waited: AtomicU32::new(0),
-            sent: AtomicU32::new(0),
+            residents: Residents::default(),
             roused: AtomicU64::new(0),
             upcall: OnceLock::new(),
             usual: Cell::new(false),
@@ -245,7 +243,7 @@ impl Carrier {
         while own::get() != 0 {
             if self.has_seat()
                 && let Some(fiber) = self.next()
-                && (self.residents() == 0 || !self.leave_to_newcomer(fiber))
+                && (self.residents.count() == 0 || !self.leave_to_newcomer(fiber))
             {
                 self.run(fiber);
             }
@@ -357,10 +355,9 @@ impl Carrier {
         if !handed.is_null() {
             return Some(self.handed.replace(null_mut()));
         }
-        let turn = self.turn.load(Relaxed).wrapping_add(1);
-        self.turn.store(turn, Relaxed);
+        let turn = self.turns.next();
         self.receive();
-        if turn.is_multiple_of(ROUND)
+        if Turns::<Kernel, ROUND>::ends_round(turn)
             && let Some(fiber) = self.look_round(turn / ROUND)
         {
             return Some(fiber);
@@ -404,8 +401,7 @@ impl Carrier {
             let fiber = pop()?;
             // SAFETY: it is ready and in no list.
             let record = unsafe { &*fiber };
-            let home = record.home.load(Relaxed);
-            if self.is_home_of(record) && (home == 0 || home == self.index + 1) {
+            if self.is_home_of(record) && record.abode.home().is_none_or(|home| home == self.index) {
                 return Some(fiber);
             }
             record.runtime.ready(fiber);
@@ -451,21 +447,11 @@ impl Carrier {
         })
     }
 
-    /// By the sentinel: a round is over with this turn. HINT: the carrier may be counting just now.
-    pub fn end_round(&self) {
-        self.turn.fetch_or(ROUND - 1, Relaxed);
-    }
-
     /// May the calling fiber go on at once with another on top of it? Not if others want the seat or a round
     /// is over: then the carrier's loop has its turn.
     #[inline]
     pub fn may_nest(&self) -> bool {
-        let turn = self.turn.load(Relaxed).wrapping_add(1);
-        if self.runtime.seats.wanted() || turn.is_multiple_of(ROUND) {
-            return false;
-        }
-        self.turn.store(turn, Relaxed);
-        true
+        !self.runtime.seats.wanted() && self.turns.nest()
     }
 
     #[inline(never)]
@@ -495,7 +481,7 @@ impl Carrier {
         if !record.started.get() {
             record.started.set(true);
             if !record.movable.get() {
-                record.home.store(self.index + 1, Relaxed);
+                record.abode.settle(self.index);
             }
         }
         // A carrier that unwinds would leave its fibers and its seat behind.
@@ -510,33 +496,6 @@ impl Carrier {
         }
     }
 
-    /// HINT: how many fibers are pinned here that wait now and then.
-    #[inline]
-    pub fn residents(&self) -> u32 {
-        self.waited.load(Relaxed) + self.sent.load(Relaxed)
-    }
-
-    /// This pinned fiber waits, or has ended, here.
-    #[inline]
-    fn reside(&self, record: &Fiber, stays: bool) {
-        match record.resides.get() {
-            Resides::No if stays => {
-                record.resides.set(Resides::Waited);
-                // Only this thread writes it.
-                self.waited.store(self.waited.load(Relaxed) + 1, Relaxed);
-            }
-            Resides::Waited if !stays => {
-                record.resides.set(Resides::No);
-                self.waited.store(self.waited.load(Relaxed) - 1, Relaxed);
-            }
-            Resides::Sent if !stays => {
-                record.resides.set(Resides::No);
-                self.sent.fetch_sub(1, Relaxed);
-            }
-            _ => {}
-        }
-    }
-
     /// Is another carrier with fewer residents about to run? Then a pinned fiber that has not begun begins
     /// there. Where several are spawned together, the first carrier to come would else have all, and they
     /// would wait for each other.
@@ -548,13 +507,13 @@ impl Carrier {
         if record.started.get() || record.movable.get() {
             return false;
         }
-        let other = self.runtime.newcomer(self.index);
-        let Some(other) = other.filter(|other| other.residents() < self.residents()) else { return false };
-        record.resides.set(Resides::Sent);
-        other.sent.fetch_add(1, Relaxed);
-        record.home.store(other.index + 1, Relaxed);
-        record.runtime.ready(fiber);
-        true
+        let leaves = |other: &Self| record.abode.leave(&self.residents, &other.residents, other.index);
+        let other = self.runtime.newcomer(self.index).or_else(|| self.runtime.sleeper_beside(self));
+        let left = other.is_some_and(leaves);
+        if left {
+            record.runtime.ready(fiber);
+        }
+        left
     }
 
     /// A fiber has switched away.
@@ -562,8 +521,8 @@ impl Carrier {
     pub fn put_away(&'static self, fiber: *mut Fiber, why: Option<Why>) {
         // SAFETY: it is ours until the token or a list has it.
         let record = unsafe { &*fiber };
-        if !record.movable.get() && !record.loose.get() {
-            self.reside(record, why.is_some());
+        if !record.movable.get() && !record.abode.is_loose() {
+            record.abode.reside(&self.residents, why.is_some());
         }
         match why {
             None => {
@@ -595,7 +554,7 @@ impl Carrier {
     pub fn ready(&'static self, fiber: *mut Fiber) {
         // SAFETY: it is in no list, and this is the owner's thread.
         let record = unsafe { &*fiber };
-        if record.home.load(Relaxed) == self.index + 1 {
+        if record.abode.home() == Some(self.index) {
             return self.push_ready(fiber, false);
         }
         self.publish(fiber);
@@ -611,7 +570,7 @@ impl Carrier {
         }
         // SAFETY: it is in no list, and this is the owner's thread. There is room.
         unsafe {
-            (*fiber).home.store(0, Relaxed);
+            (*fiber).abode.release();
             self.new.push(fiber);
         }
     }

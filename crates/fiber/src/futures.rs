@@ -3,7 +3,6 @@
 
 use core::future::Future;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use core::task::{Context, Poll};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
@@ -12,62 +11,46 @@ use std::time::Duration;
 use linux::{Kernel, Linux};
 use platform::Platform;
 
+use crate::bell::Bell;
 use crate::cancel::cancellation_point;
 use crate::record::Fiber;
 use crate::thread::{JoinHandle, spawn, uncancelled, yield_now};
 use crate::{carrier, table};
 
-const SILENT: u32 = 0;
-const RUNG: u32 = 1;
-/// A kernel thread sleeps on the word.
-const ASLEEP: u32 = 2;
-
-/// What a waker rings and the driver of a future waits for: N1, N2 of `token.rs` with a word of its own, as
-/// an unpark may be meant for a wait of the future's own. It stays as long as somebody has a waker.
-struct Bell {
-    /// RUNG, until the driver is about to poll.
-    word: AtomicU32,
+/// A bell and who waits for it. It stays as long as somebody has a waker.
+struct Driver {
+    bell: Bell<Kernel>,
     /// Null: a kernel thread.
-    driver: *const Fiber,
+    fiber: *const Fiber,
 }
 
 // SAFETY: the fiber is used by atomics, and its memory stays a record for ever: who rings too late gives a
 // stranger a token.
-unsafe impl Send for Bell {}
+unsafe impl Send for Driver {}
 // SAFETY: as above.
-unsafe impl Sync for Bell {}
+unsafe impl Sync for Driver {}
 
-impl Wake for Bell {
+impl Wake for Driver {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // ORDER: AcqRel, pairs with the swap in `block_on`: the next poll sees what came before this.
-        match self.word.swap(RUNG, AcqRel) {
-            RUNG => {}
-            ASLEEP => _ = Kernel::wake(&raw const self.word, 1),
+        if self.bell.ring() {
             // SAFETY: null, or a record.
-            _ => _ = unsafe { self.driver.as_ref() }.map(Fiber::nudge),
+            let _ = unsafe { self.fiber.as_ref() }.map(Fiber::nudge);
         }
     }
 }
 
-impl Bell {
-    fn is_rung(&self) -> bool {
-        self.word.load(Relaxed) == RUNG
-    }
-
+impl Driver {
     /// Waits until it is rung, or the calling fiber is cancelled.
     fn wait(&self) {
-        // Not `driver`: in a forked child that is none. SAFETY: null, or the calling fiber, which runs.
+        // Not `fiber`: in a forked child that is none. SAFETY: null, or the calling fiber, which runs.
         if let Some(fiber) = unsafe { carrier::current().as_ref() } {
-            return table::wait_for(fiber, || self.is_rung());
+            return table::wait_for(fiber, || self.bell.is_rung());
         }
-        while !self.is_rung() {
-            let _ = self.word.compare_exchange(SILENT, ASLEEP, Relaxed, Relaxed);
-            Kernel::wait(&self.word, ASLEEP, None);
-        }
+        self.bell.sleep();
     }
 
     /// The same, of a task that may go on with another carrier.
@@ -108,7 +91,7 @@ fn loosely(wait: impl FnOnce()) {
 /// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     // The future need not be `Send`, nor what the caller has on its stack.
-    drive(future, Bell::wait)
+    drive(future, Driver::wait)
 }
 
 /// Not inlined: a compiler keeps the place of a thread-local variable as long as a function runs, and the
@@ -118,25 +101,23 @@ fn poll<F: Future>(future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Ou
     future.poll(context)
 }
 
-fn drive<F: Future>(future: F, wait: impl Fn(&Bell)) -> F::Output {
+fn drive<F: Future>(future: F, wait: impl Fn(&Driver)) -> F::Output {
     let mut future = pin!(future);
-    let bell = Arc::new(Bell { word: AtomicU32::new(SILENT), driver: carrier::current() });
-    let waker = bell.clone().into();
+    let driver = Arc::new(Driver { bell: Bell::default(), fiber: carrier::current() });
+    let waker = driver.clone().into();
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = poll(future.as_mut(), &mut context) {
             return output;
         }
-        if bell.is_rung() {
+        if driver.bell.is_rung() {
             // It was woken during its own poll: the others come first.
             yield_now();
         } else {
-            wait(&bell);
+            wait(&driver);
             cancellation_point();
         }
-        // ORDER: AcqRel, pairs with the swap in `wake_by_ref`. Who rings from here on is for the poll after
-        // the next one.
-        bell.word.swap(SILENT, AcqRel);
+        driver.bell.silence();
     }
 }
 
@@ -154,7 +135,7 @@ pub fn spawn_async<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    spawn(move || drive(future, Bell::wait_loose))
+    spawn(move || drive(future, Driver::wait_loose))
 }
 
 /// What [`sleep`] returns. A fiber sleeps for it.

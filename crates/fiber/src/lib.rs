@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! User-level threads on scheduler activations.
 
+pub mod abode;
+pub mod bell;
 mod cancel;
 mod carrier;
 mod debuggers;
@@ -14,6 +16,7 @@ pub mod guests;
 mod list;
 pub mod local;
 pub mod machine;
+mod overdue;
 mod overflow;
 mod page;
 pub mod policy;
@@ -29,6 +32,7 @@ mod table;
 pub mod thread;
 mod timers;
 pub mod token;
+pub mod turns;
 mod visits;
 mod waits;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use corosensei::{Coroutine, Yielder};
 use linux::Kernel;
 
+use crate::abode::Abode;
 use crate::done::Done;
 use crate::stack::{self, Part};
 use crate::token::Token;
@@ -25,16 +26,6 @@ pub enum Why {
     GivesWay,
     /// It waits for its token.
     Parks,
-}
-
-/// Is a fiber that is pinned counted by its carrier? See `carrier.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resides {
-    No,
-    /// It waited there.
-    Waited,
-    /// Another carrier sent it there to begin.
-    Sent,
 }
 
 /// Who has fibers made ready.
@@ -77,12 +68,8 @@ pub struct Fiber {
     /// Its stack is 2 to this power times as long as the runtime's usual ones.
     pub class: u8,
     pub started: Cell<bool>,
-    /// A task between two polls: it is pinned, and may go on elsewhere after this wait.
-    pub loose: Cell<bool>,
-    /// It is among the residents of its carrier.
-    pub resides: Cell<Resides>,
-    /// 1 + the index of the carrier with which it began; 0: it has not begun, or is movable.
-    pub home: AtomicU32,
+    /// The carrier with which it goes on: with which it began, unless it is a task or movable.
+    pub abode: Abode<Kernel>,
     /// Its joiner runs it, and nobody else waits for it.
     pub nested: Cell<bool>,
     /// Belongs to whatever list the fiber is in; a fiber is in one at a time.
@@ -126,9 +113,7 @@ impl Fiber {
                 cancelled: AtomicU64::new(0),
                 class,
                 started: Cell::new(false),
-                loose: Cell::new(false),
-                resides: Cell::new(Resides::No),
-                home: AtomicU32::new(0),
+                abode: Abode::default(),
                 nested: Cell::new(false),
                 next: Cell::new(null_mut()),
                 yielder: Cell::new(core::ptr::null()),
@@ -233,7 +218,7 @@ impl core::fmt::Debug for Fiber {
         f.debug_struct("Fiber")
             .field("token", &self.token.word())
             .field("done", &self.done.word())
-            .field("home", &self.home.load(Relaxed))
+            .field("home", &self.abode.home())
             .field("refs", &self.refs.load(Relaxed))
             .finish_non_exhaustive()
     }

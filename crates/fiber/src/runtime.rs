@@ -121,6 +121,8 @@ pub struct Runtime {
     roused: [AtomicU32; 2],
     /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
+    /// When a sentinel looks at the turns of carriers next.
+    pub(crate) turns_next: AtomicU64,
     /// What `wakeful top` reads.
     pub(crate) told_page: Told,
 }
@@ -221,13 +223,14 @@ impl Runtime {
             told: AtomicU64::new(0),
             roused: Default::default(),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
+            turns_next: AtomicU64::new(0),
             told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;
         Ok(runtime)
     }
 
-    /// How often a carrier's seat went to another because it had blocked.
+    /// How often a carrier's seat went to another because it had blocked, or its fiber had computed for long.
     pub fn seats_taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
@@ -387,7 +390,7 @@ impl Runtime {
     /// Of those who sleep, one with few residents.
     #[inline]
     fn invite_least(&'static self, newcomers: bool) -> Invited {
-        let load = |index| self.carrier(index).map_or(0, Carrier::residents);
+        let load = |index| self.carrier(index).map_or(0, |carrier| carrier.residents.count());
         self.seats.invite_least(newcomers, load)
     }
 
@@ -489,6 +492,7 @@ impl Runtime {
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
+            let wait = wait.min(self.look_again_ns());
             awake = self.sentinel.sleep(wait, |event| match event {
                 Event::Switched(carrier) => {
                     self.told.fetch_add(1, Relaxed);
@@ -515,6 +519,7 @@ impl Runtime {
                 self.end_rounds();
                 awake = self.look_at_all(me);
             }
+            awake = awake.or_else(|| self.look_at_turns(me, now));
         }
         self.sentinel.end(me.index, me.usual.get());
         if self.sentinel.is_vacant() {
@@ -530,7 +535,7 @@ impl Runtime {
     /// of its own looks only then for those that all may run. So each carrier does so once a second.
     fn end_rounds(&self) {
         if self.seats.is_full() && self.has_work() {
-            self.all().for_each(Carrier::end_round);
+            self.all().for_each(|carrier| carrier.turns.end_round());
         }
     }
 
@@ -599,7 +604,7 @@ impl Runtime {
     }
 
     /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
-    fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
+    pub(crate) fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
         let carrier = self.carrier(carrier)?;
         if !self.seats.holds(carrier.index) {
             return None;
@@ -632,7 +637,7 @@ impl Runtime {
     }
 
     /// A seat was taken. True: the caller has it now, and runs a fiber.
-    fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
+    pub(crate) fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
         self.taken.fetch_add(1, Relaxed);
         let wanted = self.seats.wanted();
         let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
@@ -682,11 +687,11 @@ impl Home for Runtime {
         {
             // SAFETY: it is in no list.
             let record = unsafe { &*fiber };
-            let home = record.home.load(Relaxed);
-            if record.loose.get() && home == carrier.index + 1 && self.policy.is_none() {
+            let home = record.abode.home();
+            if record.abode.is_loose() && home == Some(carrier.index) && self.policy.is_none() {
                 return carrier.ready_loose(fiber);
             }
-            if home == 0 || home == carrier.index + 1 {
+            if home.is_none_or(|home| home == carrier.index) {
                 return carrier.ready(fiber);
             }
         }
@@ -703,10 +708,12 @@ impl Home for Runtime {
         // SAFETY: runtimes are leaked.
         let runtime: &'static Self = unsafe { &*core::ptr::from_ref(self) };
         // SAFETY: it is in no list.
-        let home = unsafe { (*fiber).home.load(Relaxed) };
+        let home = unsafe { (*fiber).abode.home() };
         match carrier::here().filter(|carrier| core::ptr::eq(carrier.runtime, self)) {
-            Some(carrier) if home == carrier.index + 1 && !carrier.sleeps.get() => carrier.ready_again(fiber),
-            _ if home == 0 => {
+            Some(carrier) if home == Some(carrier.index) && !carrier.sleeps.get() => {
+                carrier.ready_again(fiber)
+            }
+            _ if home.is_none() => {
                 runtime.common.push_dropped(fiber);
                 runtime.invite();
             }
@@ -715,7 +722,7 @@ impl Home for Runtime {
     }
 
     fn can_run(&self, fiber: &Fiber) -> bool {
-        fiber.home.load(Relaxed).checked_sub(1).is_none_or(|home| !self.seats.is_away(home))
+        fiber.abode.home().is_none_or(|home| !self.seats.is_away(home))
     }
 
     fn free(&self, fiber: *mut Fiber) {
@@ -728,24 +735,16 @@ impl Home for Runtime {
 }
 
 impl Runtime {
-    /// HINT: the carrier of this task is blocked, or runs others while a seat is free.
-    fn is_better_elsewhere(&self, fiber: &Fiber) -> bool {
-        fiber
-            .home
-            .load(Relaxed)
-            .checked_sub(1)
-            .is_some_and(|home| self.seats.is_away(home) || self.seats.holds(home) && !self.seats.is_full())
-    }
-
     /// A fiber that can go on, found out elsewhere. `starts`: a carrier may be started for it.
     #[inline(never)]
     fn send(&'static self, fiber: *mut Fiber, starts: bool) {
         // SAFETY: it is in no list.
         let record = unsafe { &*fiber };
-        if record.loose.get() && self.policy.is_none() && self.is_better_elsewhere(record) {
-            record.home.store(0, Relaxed);
-        }
-        match record.home.load(Relaxed).checked_sub(1) {
+        let home = match self.policy {
+            None => record.abode.destination(&self.seats),
+            Some(_) => record.abode.home(),
+        };
+        match home {
             Some(home) => {
                 if let Some(carrier) = self.carrier(home) {
                     carrier.inbox.send(fiber);

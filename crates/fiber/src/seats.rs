@@ -220,6 +220,11 @@ impl<P: Fences> Seats<P> {
         self.word(carrier).load(Relaxed) == NONE
     }
 
+    /// HINT: it sleeps, or is about to.
+    pub fn is_asleep(&self, carrier: u32) -> bool {
+        self.word(carrier).load(Relaxed) == ASLEEP
+    }
+
     /// HINT: does somebody want a seat?
     #[inline(always)]
     pub fn wanted(&self) -> bool {

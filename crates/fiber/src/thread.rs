@@ -225,7 +225,7 @@ unsafe fn fill<F: FnOnce() -> T, T>(record: &Fiber, body: F) {
         record.token.reset();
         record.started.set(false);
         record.nested.set(false);
-        record.home.store(0, Relaxed);
+        record.abode.release();
         record.done.reset();
         record.claim.store((record.claim.load(Relaxed) | 1) + 1, Relaxed);
         record.refs.store(2, Relaxed);

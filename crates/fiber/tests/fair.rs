@@ -77,6 +77,28 @@ fn a_new_fiber_begins_beside_those_that_compute_for_long() {
     assert!(took < Duration::from_secs(8), "it began after {took:?}");
 }
 
+/// A carrier whose fiber computes for long is treated as one that is blocked.
+#[test]
+fn a_new_fiber_begins_though_all_compute() {
+    let runtime = runtime(Activations::Told);
+    let stop = Arc::new(AtomicBool::new(false));
+    let ours = stop.clone();
+    let computes = move || {
+        while !ours.load(Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    let computes = thread::Builder::new().runtime(runtime).spawn(computes).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    // It ends nothing: each of them would wait for ever.
+    for _ in 0..3 {
+        let waits = || thread::sleep(Duration::from_millis(5));
+        thread::Builder::new().runtime(runtime).spawn(waits).unwrap().join().unwrap();
+    }
+    stop.store(true, Relaxed);
+    computes.join().unwrap();
+}
+
 /// One that spawns and joins without end passes its seat to who wants it.
 #[test]
 fn fork_and_join_passes_the_seat() {

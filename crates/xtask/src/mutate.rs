@@ -645,7 +645,7 @@ fn judge<'a>(
         problems.push("no mutant ran, so nothing is shown: give it more time".to_owned());
     }
     for (number, survivor) in explained.survivor.iter().enumerate() {
-        if survivor.file.contains(file) && !used.contains(&number) {
+        if is_asked_for(&survivor.file, file) && !used.contains(&number) {
             problems.push(format!(
                 "explained.toml: {} {} {}: there is no such ordering, delete the entry",
                 survivor.file, survivor.place, survivor.mutation

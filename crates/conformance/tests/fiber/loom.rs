@@ -55,3 +55,23 @@ fn loom_posting() {
     loom("handlers that post", 2, || posting::<Loom, NONE>(false));
     loom("handlers that post at once", 2, || posting::<Loom, NONE>(true));
 }
+
+#[test]
+fn loom_spreading() {
+    loom("a fiber begins elsewhere", 4, leaving::<Loom, NONE>);
+    loom("two fibers begin", 2, || spreading::<Loom, NONE>(0, 2));
+    loom("a fiber has begun, two begin", 2, || spreading::<Loom, NONE>(1, 3));
+}
+
+#[test]
+fn loom_moving() {
+    loom("a task between two carriers", 3, || moving::<Loom, NONE>(1, false));
+    loom("a task that waits", 3, || moving::<Loom, NONE>(2, true));
+    loom("a bell, one ringer", 4, || ringing::<Loom, NONE>(1));
+    loom("a bell, two ringers", 3, || ringing::<Loom, NONE>(2));
+}
+
+#[test]
+fn loom_rounds() {
+    loom("rounds that a sentinel ends", 4, rounds::<Loom, NONE>);
+}

@@ -10,6 +10,11 @@ fn shuttle_all() {
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Blocks));
     shuttle(|| coming_back::<Shuttle, NONE>(Then::Rests));
     shuttle(calling::<Shuttle, NONE>);
+    shuttle(|| spreading::<Shuttle, NONE>(1, 5));
+    shuttle(|| moving::<Shuttle, NONE>(1, false));
+    shuttle(|| moving::<Shuttle, NONE>(2, false));
+    shuttle(|| ringing::<Shuttle, NONE>(3));
+    shuttle(rounds::<Shuttle, NONE>);
     shuttle(|| posting::<Shuttle, NONE>(false));
     shuttle(|| posting::<Shuttle, NONE>(true));
     shuttle(|| visiting::<Shuttle, Guests<Shuttle>, NONE>(3));

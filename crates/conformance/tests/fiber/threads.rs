@@ -19,6 +19,10 @@ fn threads() {
         coming_back::<Linux, NONE>(Then::Blocks);
         coming_back::<Linux, NONE>(Then::Rests);
         calling::<Linux, NONE>();
+        spreading::<Linux, NONE>(1, 9);
+        moving::<Linux, NONE>(2, false);
+        ringing::<Linux, NONE>(3);
+        rounds::<Linux, NONE>();
         visiting::<Linux, Guests<Linux>, NONE>(4);
     }
 }

@@ -31,6 +31,10 @@ fn loom_finds_the_broken() {
     finds("another block that is over", || coming_back::<Loom, STALE>(Then::Blocks));
     finds("a carrier that lies down while it is silenced", || coming_back::<Loom, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Loom, SELFISH>);
+    finds("a fiber left to who is not told", leaving::<Loom, UNTOLD>);
+    finds("a fiber left twice", || spreading::<Loom, AGAIN>(1, 4));
+    finds("a bell silenced after the poll", || ringing::<Loom, SILENCED_LATE>(1));
+    finds("a round that is ended once", rounds::<Loom, ONCE>);
     finds("a handler that does not ask", || posting::<Loom, LOUD>(true));
     finds("a section that makes up for nothing", || posting::<Loom, FORGETFUL>(true));
     finds("a section that makes up too early", || posting::<Loom, PREMATURE>(true));
@@ -60,6 +64,13 @@ fn shuttle_finds_the_broken() {
     finds("a block that is over", || coming_back::<Shuttle, STALE>(Then::Waits));
     finds("a carrier that lies down while it is silenced", || coming_back::<Shuttle, LINGERING>(Then::Rests));
     finds("a call that the other sentinel keeps", calling::<Shuttle, SELFISH>);
+    finds("a fiber left to who is not told", leaving::<Shuttle, UNTOLD>);
+    finds("a fiber left twice", || spreading::<Shuttle, AGAIN>(1, 4));
+    finds("a task that is not fastened", || moving::<Shuttle, ADRIFT>(2, false));
+    finds("a task made ready here and there", || moving::<Shuttle, DOUBLE>(2, false));
+    finds("a task's bell silenced after the poll", || moving::<Shuttle, SILENCED_LATE>(2, false));
+    finds("a bell silenced after the poll", || ringing::<Shuttle, SILENCED_LATE>(1));
+    finds("a round that is ended once", rounds::<Shuttle, ONCE>);
     finds("a handler that does not ask", || posting::<Shuttle, LOUD>(true));
     finds("a section that makes up for nothing", || posting::<Shuttle, FORGETFUL>(true));
     finds("a section that makes up too early", || posting::<Shuttle, PREMATURE>(true));
