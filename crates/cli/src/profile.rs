@@ -60,6 +60,7 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    launch::names::misspelt().iter().for_each(|line| eprintln!("wakeful: {line}"));
     let name = args.command[0].clone();
     if args.verify {
         launch::check_not_preloaded()?;
@@ -91,7 +92,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         .map_err(|error| cannot_start(error, &name, &launch.path))?;
     let mut names = Names::new(&profile);
     let (told, throttled) = throttling.finish();
-    let report = Report::of(&profile, &launch, told, &mut names);
+    let report = Report::of(&profile, &launch, (args.wakeful, told), &mut names);
     let is_json = args.output.is_json();
     output.write(|to| if is_json { report.write_json(to) } else { text::write(&report, to) });
     pictures(profile, &report, &throttled, &mut names, [html, trace, folded]);
@@ -204,7 +205,7 @@ fn record(
     }
     pass_signals_on();
     let listener = live::Listener::new();
-    profiling.program().start()?;
+    profiling.start()?;
     Ok(profiling.run(|program, now| {
         take_signals().for_each(|number| program.signal(number));
         listener.answer(now);

@@ -144,9 +144,16 @@ fn a_program_that_never_waits_is_told_so() {
     let words = one(&records, "verdict")["words"].as_str().unwrap();
     assert!(words.starts_with("nothing waited"), "{words}");
     assert!(!records.iter().any(|one| one["record"] == "waits"), "{records:#?}");
+    assert_eq!(one(&records, "profile")["is_helped"], false, "{records:#?}");
     // Neither does one that has no threads.
     let (records, status) = profiled(&[], Path::new("true"), &[]);
     assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
+    // It has run for no longer than it took: the clock begins before it does.
+    let all = one(&records, "profile");
+    assert!(number(all, "run_ns") <= number(all, "elapsed_ns"), "{all:#}");
+    let talk = wakeful().args(["profile", "true"]).output().unwrap().stderr;
+    let talk = String::from_utf8(talk).unwrap();
+    assert!(talk.starts_with("wakeful: `true` took") && !talk.contains("on average"), "{talk}");
 }
 
 #[test]
@@ -270,6 +277,7 @@ fn the_locks_of_run_can_be_profiled() {
     let mutex = row(&records, "mutex");
     adds_up(mutex);
     assert!(number(mutex, "waits") > 1, "{mutex:#}");
+    assert_eq!(one(&records, "profile")["is_helped"], true, "{records:#?}");
     if may_record() {
         assert_eq!(cause(&records), "blocked", "{records:#?}");
     }
@@ -284,6 +292,10 @@ fn a_program_that_run_starts_is_seen() {
     let (records, status) = profiled(&[], Path::new(env!("CARGO_BIN_EXE_wakeful")), &words);
     assert_eq!(status, Some(3));
     assert!(number(row(&records, "mutex"), "waits") > 1, "{records:#?}");
+    // It is not advised what it does already.
+    if may_record() {
+        assert_eq!(one(&records, "profile")["is_helped"], true, "{records:#?}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Report {
     pub status: i32,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub struct Summary {
     pub program: String,
     pub elapsed_ns: u64,
@@ -46,6 +46,12 @@ pub struct Summary {
     pub processors: u32,
     /// Processors that the profiler, and so the program at its start, may use.
     pub processors_allowed: u32,
+    /// Of those on which they ran, added up: for how long other programs had them, and the threads could have
+    /// used them. Then how many the threads got, when they could have used all.
+    pub foreign_ns: Option<u64>,
+    pub had: Option<f64>,
+    /// The program has wakeful's locks already.
+    pub is_helped: bool,
     /// The quota, in thousandths of a processor.
     pub quota_milli: Option<u64>,
     /// Periods of the quota in which the program was throttled, and all; without a quota none.
@@ -65,6 +71,12 @@ pub struct Summary {
     /// Processes that could tell nothing: in another PID namespace, or without room for the events.
     pub processes_elsewhere: u32,
     pub processes_unmapped: u32,
+    /// Programs that it started, as far as the kernel told of them, of which none of that is known.
+    pub programs_silent: u32,
+    /// Processes that had not ended when the program had.
+    pub processes_left: u32,
+    /// Locks and barriers that were chosen by name, and spin whoever runs.
+    pub spinning: Vec<String>,
     /// Processor time of the profiler.
     pub profiler_ns: u64,
 }
@@ -215,7 +227,13 @@ impl RegionRow {
 }
 
 impl Report {
-    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>, names: &mut Names) -> Self {
+    /// Has the program wakeful's locks? With its quota's throttled periods, and all.
+    pub fn of(
+        profile: &Profile,
+        launch: &Launch,
+        (is_helped, throttled): (bool, Option<(u64, u64)>),
+        names: &mut Names,
+    ) -> Self {
         let rows = rows(profile, names);
         let regions = regions(profile, names);
         let threads = threads(profile);
@@ -240,6 +258,9 @@ impl Report {
                 used => used,
             },
             processors_allowed: there.affinity,
+            foreign_ns: profile.foreign_ns,
+            had: profile.had,
+            is_helped: is_helped && launch.program.obstacle.is_none() || profile.is_helped,
             quota_milli: there.quota_milli,
             throttled: throttled.map(|(throttled, _)| throttled),
             periods: throttled.map(|(_, periods)| periods),
@@ -254,6 +275,12 @@ impl Report {
             threads_without_ring: profile.without_ring,
             processes_elsewhere: profile.refused.0,
             processes_unmapped: profile.refused.1,
+            programs_silent: profile.programs_silent,
+            processes_left: profile.processes_left,
+            spinning: match is_helped {
+                true => launch.spinning().into_iter().map(String::from).collect(),
+                false => Vec::new(),
+            },
             profiler_ns: profile.own_ns,
         };
         let verdict = verdict::of(&summary, &with_untold(&rows, &regions), &launch.words());
