@@ -77,6 +77,15 @@ pub fn count(value: f64) -> String {
     format!("{scaled:.digits$}{prefix}")
 }
 
+/// A part of one, in words.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        part if part < 1.0 => "less than 1 %".into(),
+        part => format!("{part:.0} %"),
+    }
+}
+
 /// As [`count`], of things that are not divided: 0 is "0".
 pub fn whole(value: u64) -> String {
     if value < 1000 { value.to_string() } else { count(value as f64) }

@@ -6,6 +6,7 @@ pub mod names;
 mod page;
 mod report;
 mod stacks;
+mod summary;
 mod text;
 mod trace;
 mod verdict;
@@ -180,11 +181,11 @@ impl Throttled {
         }
     }
 
-    /// Throttled periods and all, and when.
-    fn finish(mut self) -> (Option<(u64, u64)>, Stretches) {
+    /// How often in all, and when.
+    fn finish(mut self) -> (Option<linux::Throttling>, Stretches) {
         self.look(0);
         let all = self.last.zip(self.first).map(|(last, first)| last.since(first));
-        (all.map(|all| (all.throttled, all.periods)), self.stretches)
+        (all, self.stretches)
     }
 }
 

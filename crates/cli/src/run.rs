@@ -90,13 +90,8 @@ fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
-    match launch.has_barriers() {
-        true => eprintln!("wakeful: barrier {}", launch.barrier()),
-        false => eprintln!(
-            "wakeful: barrier {}, for what it loads or starts: it has none itself",
-            launch.barrier()
-        ),
-    }
+    let of_none = if launch.has_barriers() { "" } else { "; the program itself has none" };
+    eprintln!("wakeful: barrier {}{of_none}", launch.barrier());
     for name in launch.spinning() {
         let processors = linux::Processors::look().count();
         eprintln!(

@@ -90,9 +90,7 @@ fn misspelt_as(name: &str, value: &str) -> Option<String> {
         return None;
     }
     let near = suggest::near(rest, known().filter_map(|known| known.strip_prefix(OURS)))?;
-    Some(format!(
-        "{name}={value} is ignored: there is no such variable, and the default is used.\nDid you mean {OURS}{near}?"
-    ))
+    Some(format!("{name}={value} is ignored, and the default is used. Did you mean {OURS}{near}?"))
 }
 
 /// Checks the name of a lock for the interposer.

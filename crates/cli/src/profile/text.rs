@@ -7,9 +7,10 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 use recorder::symbols::MADE;
 
-use super::report::{One, RegionRow, Report, Row, Summary};
-use super::verdict::{gained, others, percent};
-use crate::format::{grouped, ns, plain, whole};
+use super::report::{One, RegionRow, Report, Row};
+use super::summary::Summary;
+use super::verdict::{gained, others};
+use crate::format::{grouped, ns, percent, plain, whole};
 use crate::recorded::cut;
 
 /// BOUND: what is shown of each; `--json` has all.
@@ -289,19 +290,19 @@ pub fn remarks(report: &Report) -> Vec<String> {
     }
     if summary.programs_silent > 0 {
         say(&format!(
-            "Of {} that it started no wait is known: /proc is hidden from them (chroot, hidepid), or they are \
-             static, set-user-ID, or without our library.",
+            "Of {} no wait is known: /proc is hidden there (chroot, hidepid), or a program is static, \
+             set-user-ID, or without our library.",
             match summary.programs_silent {
-                1 => "a program".into(),
-                many => format!("{} programs", grouped(many.into())),
+                1 => "a program that it started".into(),
+                many => format!("{} programs that it started", grouped(many.into())),
             }
         ));
     }
     let (threads, processors) = (summary.at_once(), u64::from(summary.processors));
     if !summary.spinning.is_empty() && threads > processors {
         say(&format!(
-            "{} spins, whoever runs, and {} threads shared {} processors: who waits may burn a whole slice. \
-             Take one that knows who runs.",
+            "{} spins, though a holder has no processor, and {} threads shared {} processors: a waiter may \
+             burn a whole slice. Take one that knows the running threads.",
             summary.spinning.join(" and "),
             grouped(threads),
             grouped(processors)

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 mod gain;
 
+pub use gain::Gain;
 use gain::{CHANGED, gains, room};
-pub use gain::{Gain, gained};
 
-use super::report::{Last, Row, Summary};
-use crate::format::{grouped, ns};
+use super::report::{Last, Row};
+use super::summary::Summary;
+use crate::format::{grouped, ns, percent};
 
 #[derive(Debug, Serialize)]
 pub struct Verdict {
@@ -139,14 +140,21 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
     let first = throttled(&told).or_else(|| vain(&told)).or_else(|| {
         told.is_waiting().then(|| {
             others.remove(0);
-            waiting(&causes[0], share(&causes[0]), &gains(&told, causes[0].name), &told)
+            waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name, told.is_bounded()), &told)
         })
     });
     let (cause, words, advice) = first.unwrap_or_else(|| nothing(&told));
     let (mut words, advice) = foreign_first(&told, words, advice);
     words += &left(summary);
-    let (gains, waited) = (gains(&told, cause), total_ns as f64 / all_ns.max(1) as f64);
+    let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
     Verdict { cause, words, advice, gains, waited, others }
+}
+
+/// The bounds in a sentence, if there are any.
+pub fn gained(verdict: &Verdict) -> Option<String> {
+    let gains = verdict.gains.iter().filter(|gain| gain.is_some());
+    let words: Vec<&str> = gains.map(|gain| gain.words.as_str()).collect();
+    (!words.is_empty()).then(|| format!("To gain at most: {}.", words.join("; ")))
 }
 
 /// All threads' time.
@@ -187,14 +195,6 @@ fn short(cause: &str) -> &str {
     }
 }
 
-pub fn percent(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "0 %".into(),
-        part if part < 1.0 => "less than 1 %".into(),
-        part => format!("{part:.0} %"),
-    }
-}
-
 /// The cause, the words and the advice.
 type Said = (&'static str, String, String);
 
@@ -214,6 +214,12 @@ impl Told<'_> {
     /// The part of the waiting that is estimated.
     fn estimated(&self) -> f64 {
         self.estimated_ns as f64 / self.total_ns.max(1) as f64
+    }
+
+    /// Does the record bound what can be gained? When threads of a region waited that was not told, nobody
+    /// knows. Nor what they burn while they wait.
+    fn is_bounded(&self) -> bool {
+        self.summary.without_switches.is_none() && self.estimated() < MINOR && !self.may_spin()
     }
 
     /// Of all threads' time.
@@ -261,20 +267,19 @@ fn left(summary: &Summary) -> String {
 fn foreign_first(told: &Told, words: String, advice: String) -> (String, String) {
     let summary = told.summary;
     let Some(share) = summary.foreign() else { return (words, advice) };
-    let which = match summary.processors {
-        1 => "of the processor on which the threads ran".into(),
-        many => format!("of the {many} processors"),
+    let (which, them) = match summary.processors {
+        1 => ("of the processor on which the threads ran".into(), "it"),
+        many => (format!("of the {many} processors"), "them"),
     };
     let had =
-        summary.had.map_or(String::new(), |had| format!(" It got {had:.2} of them when it wanted all."));
+        summary.had.map_or(String::new(), |had| format!(" It got {had:.2} of {them} when it wanted all."));
     let words = format!(
-        "other programs had {} {which}, while this one wanted them.{had} Then, {words}",
+        "other programs had {} {which}, while this one wanted {them}.{had} Then, {words}",
         percent(share)
     );
-    let advice = format!(
-        "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight: that comes \
-         before its locks. {advice}"
-    );
+    let first = "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight: \
+                 that comes before its locks.";
+    let advice = if advice.is_empty() { first.into() } else { format!("{first} {advice}") };
     (words, advice)
 }
 
@@ -284,8 +289,12 @@ fn throttled(told: &Told) -> Option<Said> {
     if throttled == 0 || (throttled as f64) < periods as f64 * THROTTLED {
         return None;
     }
+    let quota = summary.quota_milli.map_or(String::new(), |milli| {
+        format!(" of {:.2} processor{}", milli as f64 / 1e3, if milli == 1_000 { "" } else { "s" })
+    });
+    let long = summary.period_us.map_or(String::new(), |us| format!(" of {}", ns(us * 1_000)));
     let mut words = format!(
-        "the CPU quota stopped the whole program in {} of {} periods.",
+        "the CPU quota{quota} stopped the whole program: throttled in {} of {} periods{long}.",
         grouped(throttled),
         grouped(periods)
     );

@@ -3,9 +3,8 @@
 
 use serde::Serialize;
 
-use super::{MINOR, Told, percent};
-use crate::format::grouped;
-use crate::profile::report::Summary;
+use crate::format::{grouped, percent};
+use crate::profile::summary::Summary;
 
 /// A bound of what a change can gain, as far as the record supports one.
 #[derive(Clone, Debug, Serialize)]
@@ -53,12 +52,10 @@ fn at_most(summary: &Summary, without_ns: u64) -> f64 {
     (elapsed_ns / rest_ns).max(1.0)
 }
 
-pub(super) fn gains(told: &Told, cause: &str) -> Vec<Gain> {
-    let Told { summary, .. } = told;
+/// None where the record bounds nothing, or where other locks change nothing.
+pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gain> {
     let mut gains = Vec::new();
-    // When threads of a region waited that was not told, nobody knows. Nor what they burn while they wait.
-    let is_known = summary.without_switches.is_none() && told.estimated() < MINOR && !told.may_spin();
-    if !is_known || !CHANGED.contains(&cause) {
+    if !is_bounded || !CHANGED.contains(&cause) {
         return gains;
     }
     let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
@@ -99,13 +96,6 @@ impl Gain {
     pub fn is_some(&self) -> bool {
         self.at_most >= LEAST_GAIN
     }
-}
-
-/// The bounds in a sentence, if there are any.
-pub fn gained(verdict: &super::Verdict) -> Option<String> {
-    let gains = verdict.gains.iter().filter(|gain| gain.is_some());
-    let words: Vec<&str> = gains.map(|gain| gain.words.as_str()).collect();
-    (!words.is_empty()).then(|| format!("To gain at most: {}.", words.join("; ")))
 }
 
 /// What shorter sections gain at most: the processor time stays, and needs processors.

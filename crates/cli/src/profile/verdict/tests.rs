@@ -150,12 +150,19 @@ fn who_comes_last_is_named() {
 
 #[test]
 fn a_quota_is_no_lock_problem_if_nothing_waits() {
-    let base = Summary { throttled: Some(23), periods: Some(24), quota_milli: Some(400), ..summary() };
+    let base = Summary {
+        throttled: Some(23),
+        periods: Some(24),
+        quota_milli: Some(400),
+        period_us: Some(100_000),
+        ..summary()
+    };
     let alone = Summary { ready_ns: 3_000, ..base };
     let verdict = of(&alone, &[], "prog");
-    let words = "the CPU quota stopped the whole program in 23 of 24 periods. Its threads ran for 1.00us, \
-                 and were ready without a processor for 3.00us, 75 % of thread time. Nothing waited for a \
-                 lock or a barrier: this is no lock problem.";
+    let words = "the CPU quota of 0.40 processors stopped the whole program: throttled in 23 of 24 \
+                 periods of 100ms. Its threads ran for 1.00us, and were ready without a processor for \
+                 3.00us, 75 % of thread time. Nothing waited for a lock or a barrier: this is no lock \
+                 problem.";
     assert_eq!(verdict.words, words);
     assert_eq!(verdict.advice, "Raise the quota of 0.40 processors: it stops even one thread.");
     let lock = row(Class::Mutex, |row| row.holder_running_ns = 500);
@@ -252,8 +259,8 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
     // It had 0.8 of 2 processors, and wanted all of the time all that there were.
     let beside = Summary { foreign_ns: Some(1_200), had: Some(0.8), ..base.clone() };
     let verdict = of(&beside, lock, "prog");
-    let words = "other programs had 60 % of the 2 processors, while this one wanted them. It got 0.80 of them \
-                 when it wanted all. Then, 60 % of thread time was waiting";
+    let words = "other programs had 60 % of the 2 processors, while this one wanted them. It got 0.80 of \
+                 them when it wanted all. Then, 75 % of thread time was waiting";
     assert!(verdict.words.starts_with(words), "{}", verdict.words);
     assert!(verdict.advice.starts_with("Stop the other programs"), "{}", verdict.advice);
     assert!(
@@ -269,13 +276,19 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
     // Little, or unknown: as if there were none.
     for foreign_ns in [Some(100), None] {
         let verdict = of(&Summary { foreign_ns, ..half.clone() }, lock, "prog");
-        assert!(verdict.words.starts_with("60 %"), "{}", verdict.words);
+        assert!(verdict.words.starts_with("75 %"), "{}", verdict.words);
         assert_eq!(verdict.gains[0].at_most, 2.5);
     }
     // Without any lock, too.
     let verdict = of(&beside, &[], "prog");
     assert!(verdict.words.starts_with("other programs had 60 %"), "{}", verdict.words);
-    assert_eq!(verdict.cause, "nothing");
+    assert_eq!((verdict.cause, verdict.advice.ends_with("its locks.")), ("nothing", true));
+    let one = Summary { processors: 1, foreign_ns: Some(600), ..beside.clone() };
+    let words = of(&one, &[], "prog").words;
+    assert!(
+        words.contains("on which the threads ran, while this one wanted it. It got 0.80 of it"),
+        "{words}"
+    );
 }
 
 #[test]
