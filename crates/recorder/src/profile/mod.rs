@@ -19,6 +19,7 @@ mod history;
 mod live;
 mod longest;
 mod lost;
+mod processors;
 mod regions;
 pub mod timeline;
 mod waits;
@@ -48,6 +49,7 @@ use events::{Event, Events};
 use history::History;
 use longest::Longest;
 use lost::Losing;
+use processors::Processors;
 use regions::Regions;
 use waits::Waits;
 
@@ -63,9 +65,6 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
-/// BOUND: the next thread of the program begins so soon after another one has lost that processor, if nobody
-/// else has had it meanwhile: a switch takes 1 to 5 us.
-const SAME_SWITCH_NS: u64 = 20_000;
 /// BOUND: callers of a place that are kept.
 const MOST_CALLERS: usize = 8;
 /// BOUND: looks in one turn, and at one lock from one place; and such pairs.
@@ -162,10 +161,7 @@ pub struct Profiling {
     losing: Losing,
     regions: Regions,
     timeline: Option<Timeline>,
-    /// By processor: who lost it last, and when, if nobody of the program has had it since.
-    lost: HashMap<u32, (u32, u64)>,
-    /// By processor: since when a thread of the program has it, or had it, and for how long in all.
-    used: HashMap<u32, (u64, u64)>,
+    processors: Processors,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -253,8 +249,7 @@ impl Profiling {
             losing: Losing::default(),
             regions: Regions::default(),
             timeline: None,
-            lost: HashMap::new(),
-            used: HashMap::new(),
+            processors: Processors::default(),
             sites: Sites::default(),
             images: HashMap::new(),
             next_image: 0,
@@ -350,7 +345,7 @@ impl Profiling {
         for thread in &self.account.ended {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
         }
-        let used = used(&self.used);
+        let used = self.processors.used();
         let busy_ns = Busy::look().since(&self.busy, &used);
         let (wanted_ns, had_ns) = self.account.wanted_ns(used.len() as u32);
         let (is_known, run_ns) = (self.rings.is_ok(), self.account.run_ns());
@@ -464,39 +459,6 @@ impl Profiling {
         }
     }
 
-    /// Has another thread of the program taken the processor that one has just lost?
-    fn switched(&mut self, record: &Record, processor: u32) {
-        let used = self.used.entry(processor).or_default();
-        match record.what {
-            What::In => used.0 = record.time_ns,
-            What::Out | What::Preempted if used.0 > 0 => used.1 += record.time_ns.saturating_sub(used.0),
-            _ => {}
-        }
-        match record.what {
-            What::Preempted => _ = self.lost.insert(processor, (record.thread, record.time_ns)),
-            What::Out => _ = self.lost.remove(&processor),
-            What::In => {
-                let lost = self.lost.remove(&processor);
-                let Some((loser, since_ns)) = lost.filter(|(loser, _)| *loser != record.thread) else {
-                    return;
-                };
-                if record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
-                    self.history.is_behind(loser, since_ns);
-                    if let Some(timeline) = &mut self.timeline {
-                        timeline.is_behind(loser, record.thread);
-                    }
-                } else {
-                    // Another program had it until now.
-                    self.history.is_behind_from(loser, record.time_ns);
-                    if let Some(timeline) = &mut self.timeline {
-                        timeline.is_behind_from(loser, record.thread, record.time_ns);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
     fn record(&mut self, record: &Record, processor: u32) {
         match &record.what {
             What::Mapped(mapping) => {
@@ -521,7 +483,7 @@ impl Profiling {
             What::Exited => self.waits.exited(record.thread, record.time_ns, &self.history),
             _ => {}
         }
-        self.switched(record, processor);
+        self.processors.switched(record, processor, &mut self.history, self.timeline.as_mut());
         self.history.apply(record);
         self.account.apply(record);
         if let Some(timeline) = &mut self.timeline {
@@ -566,13 +528,6 @@ fn silent(programs: u32, events: &Events) -> u32 {
     programs.saturating_sub(events.processes() + elsewhere + unmapped)
 }
 
-/// The processors on which threads ran for not nearly nothing of all that they ran. Since when, and how long.
-fn used(all: &HashMap<u32, (u64, u64)>) -> Vec<u32> {
-    let sum: u64 = all.values().map(|(_, used_ns)| used_ns).sum();
-    let is_much = |used_ns: u64| used_ns > 0 && used_ns * 100 >= sum;
-    all.iter().filter(|(_, (_, used_ns))| is_much(*used_ns)).map(|(processor, _)| *processor).collect()
-}
-
 /// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
 /// not do. We may have lost our processor since, while the program went on.
 fn is_past(time_ns: u64, latest_ns: &mut u64, clock: impl FnOnce() -> u64) -> bool {
@@ -593,13 +548,6 @@ pub fn events() -> io::Result<Events> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_processor_that_was_hardly_used_is_none() {
-        let many = |times: &[u64]| used(&(0..).zip(times.iter().map(|time| (1, *time))).collect()).len();
-        assert_eq!(many(&[500, 0, 499, 1]), 2);
-        assert_eq!((many(&[7]), many(&[0, 0])), (1, 0));
-    }
 
     #[test]
     fn what_comes_while_the_rings_are_emptied_is_not_to_come() {
