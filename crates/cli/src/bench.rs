@@ -26,7 +26,7 @@ use launch::{library, probe, program, suggest};
 use linux::environment::VIEW;
 
 use self::show::Show;
-use crate::format::Format;
+use crate::format::{Format, whole_number};
 use crate::target::Offered;
 use crate::{bench_partition, grant};
 
@@ -369,7 +369,7 @@ pub struct Timing {
     #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = seconds)]
     pub warm_up: Duration,
     /// How often every contender runs in every cell
-    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value = "5", value_parser = whole_number::<u16>(1..))]
     pub rounds: u16,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]

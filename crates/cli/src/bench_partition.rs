@@ -11,7 +11,7 @@ use serde::Serialize;
 use sim::figure::{self, Axis, Drawing};
 
 use crate::bench::{Timing, bar, say_where, threads};
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// Parallel programs with processors of their own, and without, under a growing load
 ///
@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "LOAD", default_value = "threads")]
     load: Vec<Load>,
     /// The most processes, or threads, of the load
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = whole_number::<u16>(1..=1000))]
     most: u16,
     /// Draw it into this file
     #[arg(long, value_name = "FILE")]

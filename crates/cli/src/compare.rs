@@ -13,7 +13,7 @@ use launch::closure::Reach;
 use launch::{Launch, Taken};
 use serde::Serialize;
 
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 use crate::target::Target;
 
 /// Run a program with and without, in turns, and say what difference it makes
@@ -24,7 +24,7 @@ use crate::target::Target;
 #[derive(clap::Args)]
 pub struct Args {
     /// Pairs of runs
-    #[arg(short = 'n', long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'n', long, default_value = "5", value_parser = whole_number::<u16>(1..))]
     pairs: u16,
     /// Pairs before them that do not count: they warm caches
     #[arg(long, value_name = "N", default_value = "1")]

@@ -19,7 +19,7 @@ use linux::environment::{BARRIER, LOCK, RWLOCK, VIEW};
 use ratatui::crossterm::terminal;
 
 use crate::bench::{bar, seconds};
-use crate::format::count;
+use crate::format::{count, whole_number};
 
 /// Show in half a minute what more threads than processors do to a program, and what wakeful changes
 ///
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     seconds: Duration,
     /// Pairs of runs for each bar
-    #[arg(short = 'n', long, default_value = "5", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'n', long, default_value = "5", value_parser = whole_number::<u16>(1..))]
     pairs: u16,
 }
 

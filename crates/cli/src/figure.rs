@@ -10,7 +10,7 @@ use launch::suggest;
 use serde::Serialize;
 use sim::figure::{Data, Figure, Point, Verdict, figure, figures, svg};
 
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// Draw a figure of the papers and say whether their claims hold
 ///
@@ -21,7 +21,7 @@ pub struct FigureArgs {
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// This part of the run, for a quick look; claims need all of it
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = size)]
@@ -41,7 +41,7 @@ pub struct ReportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// This part of the papers' runs, for a quick look; claims need all of it
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = size)]

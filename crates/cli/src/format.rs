@@ -14,6 +14,30 @@ pub enum Format {
     Csv,
 }
 
+/// Takes a whole number of this range, and says so of anything else.
+pub fn whole_number<T: TryFrom<u64>>(
+    range: impl std::ops::RangeBounds<u64> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    use std::ops::Bound::{Excluded, Included};
+    move |text| {
+        let found = text.parse().ok().filter(|number| range.contains(number));
+        found.and_then(|number: u64| T::try_from(number).ok()).ok_or_else(|| {
+            let least = match range.start_bound() {
+                Included(least) => *least,
+                _ => 0,
+            };
+            // A number that is neither the least one nor the most one says more.
+            match range.end_bound() {
+                Included(most) => {
+                    format!("give a whole number from {least} to {most}, such as {}", most.min(&least.max(8)))
+                }
+                Excluded(end) => format!("give a whole number from {least} to {}, such as {least}", end - 1),
+                _ => format!("give a whole number of {least} or more, such as {}", least.max(8)),
+            }
+        })
+    }
+}
+
 /// A JSON line: the record, with what it is and its schema.
 #[derive(Serialize)]
 pub struct Record<'a, T: Serialize> {
@@ -51,6 +75,15 @@ pub fn count(value: f64) -> String {
         2
     };
     format!("{scaled:.digits$}{prefix}")
+}
+
+/// A part of one, in words.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        part if part < 1.0 => "less than 1 %".into(),
+        part => format!("{part:.0} %"),
+    }
 }
 
 /// As [`count`], of things that are not divided: 0 is "0".
@@ -114,5 +147,16 @@ mod tests {
         assert_eq!(ns(999), "999ns");
         assert_eq!(ns(1_500), "1.50us");
         assert_eq!(ns(123_456_789), "123ms");
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_what_one_is() {
+        assert_eq!((whole_number::<u32>(1..)("7"), whole_number::<u16>(0..=7)("7")), (Ok(7), Ok(7)));
+        let more = Err("give a whole number of 1 or more, such as 8".to_string());
+        for text in ["x", "", "0", "-1", "1.5", "4294967296"] {
+            assert_eq!(whole_number::<u32>(1..)(text), more, "{text}");
+        }
+        let text = whole_number::<u32>(1..=4)("5").unwrap_err();
+        assert_eq!(text, "give a whole number from 1 to 4, such as 4");
     }
 }

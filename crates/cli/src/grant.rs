@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::bench::grant::{self, From, Grants, Plan};
 use anyhow::{Context, Result};
 
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// Times from asking for a processor, or from its release, to the first instruction on it
 ///
@@ -15,7 +15,7 @@ use crate::format::{self, Format};
 #[derive(clap::Args)]
 pub struct Args {
     /// Grants of each kind
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 200, value_parser = whole_number::<u32>(1..))]
     rounds: u32,
     /// Busy processes that load the default partition; two a processor by default
     #[arg(long, value_name = "N")]

@@ -6,6 +6,7 @@ pub mod names;
 mod page;
 mod report;
 mod stacks;
+mod summary;
 mod text;
 mod trace;
 mod verdict;
@@ -60,6 +61,7 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    launch::names::misspelt().iter().for_each(|line| eprintln!("wakeful: {line}"));
     let name = args.command[0].clone();
     if args.verify {
         launch::check_not_preloaded()?;
@@ -91,7 +93,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         .map_err(|error| cannot_start(error, &name, &launch.path))?;
     let mut names = Names::new(&profile);
     let (told, throttled) = throttling.finish();
-    let report = Report::of(&profile, &launch, told, &mut names);
+    let report = Report::of(&profile, &launch, (args.wakeful, told), &mut names);
     let is_json = args.output.is_json();
     output.write(|to| if is_json { report.write_json(to) } else { text::write(&report, to) });
     pictures(profile, &report, &throttled, &mut names, [html, trace, folded]);
@@ -179,11 +181,11 @@ impl Throttled {
         }
     }
 
-    /// Throttled periods and all, and when.
-    fn finish(mut self) -> (Option<(u64, u64)>, Stretches) {
+    /// How often in all, and when.
+    fn finish(mut self) -> (Option<linux::Throttling>, Stretches) {
         self.look(0);
         let all = self.last.zip(self.first).map(|(last, first)| last.since(first));
-        (all.map(|all| (all.throttled, all.periods)), self.stretches)
+        (all, self.stretches)
     }
 }
 
@@ -204,7 +206,7 @@ fn record(
     }
     pass_signals_on();
     let listener = live::Listener::new();
-    profiling.program().start()?;
+    profiling.start()?;
     Ok(profiling.run(|program, now| {
         take_signals().for_each(|number| program.signal(number));
         listener.answer(now);

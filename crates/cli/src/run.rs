@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use launch::closure::Reach;
-use launch::{Launch, Taken, probe, program};
+use launch::{Launch, Taken, names, probe, program};
 
+use crate::format::whole_number;
 use crate::partition::{self, Cpus};
 use crate::target::Target;
 use crate::throttle;
@@ -32,7 +33,7 @@ pub struct Args {
     /// With --cpus: requests of higher priority are served first
     #[arg(
         long, value_name = "N", default_value_t = 0, requires = "cpus",
-        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+        allow_negative_numbers = true, value_parser = whole_number::<u32>(0..)
     )]
     priority: u32,
     #[command(flatten)]
@@ -45,6 +46,7 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
     if scheduled {
         anyhow::bail!(crate::WITHOUT_SCHEDULER);
     }
+    names::misspelt().iter().for_each(|line| eprintln!("wakeful: {line}"));
     let launch = Launch::prepare(args.launch.into(), if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {
@@ -88,7 +90,15 @@ fn explain(launch: &Launch, scheduled: bool) {
     eprintln!("wakeful: library {}", launch.library().display());
     eprintln!("wakeful: lock {}", launch.lock());
     eprintln!("wakeful: reader-writer lock {}", launch.rwlock());
-    eprintln!("wakeful: barrier {}", launch.barrier());
+    let of_none = if launch.has_barriers() { "" } else { "; the program itself has none" };
+    eprintln!("wakeful: barrier {}{of_none}", launch.barrier());
+    for name in launch.spinning() {
+        let processors = linux::Processors::look().count();
+        eprintln!(
+            "wakeful: {name} spins, whoever runs; more threads than the {processors} processors burn whole"
+        );
+        eprintln!("wakeful: slices there, and a round may take seconds");
+    }
     if let Some(words) = launch.openmp_says() {
         eprintln!("wakeful: {words}");
     }

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use launch::closure::Reach;
-use launch::{Launch, Target, When, library, stack};
+use launch::{Launch, Target, When, library, names, stack};
 use linux::environment::{BARRIER, LOCK, RWLOCK, VIEW};
 
 /// The program that has all verbs and options: beside this one, or where the interposer may be as well.
@@ -46,6 +46,9 @@ extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
 /// Becomes the program, if it is to be run as it usually is. Returns if it is not, or cannot be.
 fn run() {
     if [LOCK, RWLOCK, BARRIER, VIEW].iter().any(|variable| std::env::var_os(variable.name()).is_some()) {
+        return;
+    }
+    if !names::misspelt().is_empty() {
         return;
     }
     let Some(command) = command(std::env::args_os().skip(1)) else { return };

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use linux::server::{Connection, Request};
 
+use crate::format::whole_number;
 use crate::partition::{Cpus, explain, processors};
 
 /// Change the partition of a program that runs, or give it one
@@ -15,7 +16,7 @@ use crate::partition::{Cpus, explain, processors};
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub struct Args {
     /// The process, as `wakeful status` shows it
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = whole_number::<u32>(1..))]
     process: u32,
     /// Ask for so many processors: 2, 1-4 (as many as there are), or auto
     #[arg(long, value_name = "N", group = "what", allow_hyphen_values = true)]
@@ -23,13 +24,13 @@ pub struct Args {
     /// With --cpus: requests of higher priority are served first
     #[arg(
         long, value_name = "N", default_value_t = 0, requires = "cpus",
-        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+        allow_negative_numbers = true, value_parser = whole_number::<u32>(0..)
     )]
     priority: u32,
     /// Say that it can spare so many of its processors; they go when somebody asks
     #[arg(
         long, value_name = "N", group = "what",
-        allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..)
+        allow_negative_numbers = true, value_parser = whole_number::<u32>(0..)
     )]
     spare: Option<u32>,
     /// Say that it can use all its processors again

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use self::show::{csv, machines, text};
 use crate::figure;
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// Run locks and barriers on a simulated multiprocessor, with the same result on any computer
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ struct RunArgs {
     #[arg(long, value_name = "MACHINE", default_value = "sgi-challenge-11")]
     machine: String,
     /// Another number of processors than the machine's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=4096))]
     processors: Option<u32>,
     /// A lock or a barrier of `wakeful locks`
     #[arg(long, value_name = "NAME")]
@@ -77,17 +77,17 @@ struct RunArgs {
     app: Option<App>,
     /// Size of its input: numbers to sort, columns to factor, patches a side of a wall, equations to solve or
     /// blocks a side [default: 16384, 508, 3, 128 or 16]
-    #[arg(long, value_name = "N", requires = "app", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "app", value_parser = whole_number::<u32>(1..=1_000_000))]
     size: Option<u32>,
     /// Threads; by default one a processor, of a barrier as many as the multiprogramming level
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4094))]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=4094))]
     threads: Option<u32>,
     /// Multiprogramming level, processes a processor: with a lock the others are foreign, with a barrier they are
     /// the program's own
     #[arg(long, value_name = "LEVEL", default_value = "1", value_parser = level)]
     mp: f64,
     /// Identical programs side by side
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number::<u32>(1..=64))]
     instances: u32,
     /// Threads may go to other processors, where the machine's kernel moves them
     #[arg(long)]
@@ -105,7 +105,7 @@ struct RunArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     writers: Option<f64>,
     /// Sections or episodes of each thread
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole_number::<u64>(1..=100_000_000))]
     rounds: u64,
     /// What the kernel tells: true, none, inverted, delayed:TIME or dropped:FRACTION
     #[arg(long, value_name = "HINTS", default_value = "true", value_parser = hints)]
@@ -121,7 +121,7 @@ struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     limit: f64,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -169,7 +169,7 @@ struct SweepArgs {
     #[arg(long, value_name = "MACHINE,...", value_delimiter = ',', default_value = "sgi-challenge-11")]
     machine: Vec<String>,
     /// Other numbers of processors than the machines'
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole_number::<u32>(1..=4096))]
     processors: Vec<u32>,
     /// Locks or barriers of `wakeful locks`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', required = true)]
@@ -187,13 +187,13 @@ struct SweepArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     writers: Option<f64>,
     /// Sections or episodes of each thread
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole_number::<u64>(1..=100_000_000))]
     rounds: u64,
     /// Each simulation ends after this virtual time, done or not
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     limit: f64,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
@@ -218,7 +218,7 @@ struct DefaultsArgs {
     )]
     kind: Vec<DefaultKind>,
     /// Numbers of processors
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024", value_parser = clap::value_parser!(u32).range(3..=1024))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024", value_parser = whole_number::<u32>(3..=1024))]
     processors: Vec<u32>,
     /// Multiprogramming levels
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "1,2,4", value_parser = level)]
@@ -227,7 +227,7 @@ struct DefaultsArgs {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
     limit: f64,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]

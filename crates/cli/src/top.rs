@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::fibers::{self, Program};
 use crate::format;
+use crate::format::whole_number;
 use crate::partition::{self, Observed, Status, processors};
 use program::Watched;
 
@@ -42,7 +43,7 @@ pub struct Args {
     #[arg(long, requires = "process")]
     json: bool,
     /// A process of a program under `wakeful profile` or `wakeful run`, or the profiler
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = whole_number::<u32>(1..))]
     process: Option<u32>,
 }
 

@@ -142,11 +142,18 @@ fn a_program_that_never_waits_is_told_so() {
     let (records, status) = profiled(&[], &program, &["alone", "20"]);
     assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
     let words = one(&records, "verdict")["words"].as_str().unwrap();
-    assert!(words.starts_with("nothing waited"), "{words}");
+    assert!(words.contains("nothing waited"), "{words}");
     assert!(!records.iter().any(|one| one["record"] == "waits"), "{records:#?}");
+    assert_eq!(one(&records, "profile")["is_helped"], false, "{records:#?}");
     // Neither does one that has no threads.
     let (records, status) = profiled(&[], Path::new("true"), &[]);
     assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
+    // It has run for no longer than it took: the clock begins before it does.
+    let all = one(&records, "profile");
+    assert!(number(all, "run_ns") <= number(all, "elapsed_ns"), "{all:#}");
+    let talk = wakeful().args(["profile", "true"]).output().unwrap().stderr;
+    let talk = String::from_utf8(talk).unwrap();
+    assert!(talk.starts_with("wakeful: `true` took") && !talk.contains("on average"), "{talk}");
 }
 
 #[test]
@@ -235,6 +242,45 @@ fn children_tell_too() {
     }
 }
 
+/// They go on in the background, and nobody waits for them.
+#[test]
+fn processes_that_outlive_the_program_are_told() {
+    folder();
+    if !may_record() {
+        return;
+    }
+    let words = |command: &str| {
+        let (records, status) = profiled(&[], Path::new("sh"), &["-c", command]);
+        assert_eq!(status, Some(0), "{records:#?}");
+        let words = one(&records, "verdict")["words"].as_str().unwrap().to_string();
+        (words, number(one(&records, "profile"), "processes_left"))
+    };
+    let (said, left) = words("sleep 2 >/dev/null 2>&1 & sleep 2 >/dev/null 2>&1 & sleep 0.1");
+    assert!(
+        left == 2 && said.contains(" 2 processes that it started still run: their waits after"),
+        "{said}"
+    );
+    let (said, left) = words("sleep 0.1; exit 0");
+    assert!(left == 0 && !said.contains("still run"), "{said}");
+}
+
+/// As one in a chroot without /proc, it cannot tell.
+#[test]
+fn programs_that_tell_nothing_are_counted() {
+    let folder = folder();
+    if !may_record() {
+        return;
+    }
+    let program = compile(folder.path(), &["-g", "-static"]);
+    let command = format!("{} convoy 2; exit 0", program.display());
+    let (records, status) = profiled(&[], Path::new("sh"), &["-c", &command]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    assert!(words.contains("A program that it started tells nothing of its waits"), "{words}");
+    let (records, _) = profiled(&[], Path::new("sh"), &["-c", "/bin/true; exit 0"]);
+    assert_eq!(number(one(&records, "profile"), "programs_silent"), 0, "{records:#?}");
+}
+
 #[test]
 fn four_thousand_threads_that_wait_are_all_told() {
     let folder = folder();
@@ -270,6 +316,7 @@ fn the_locks_of_run_can_be_profiled() {
     let mutex = row(&records, "mutex");
     adds_up(mutex);
     assert!(number(mutex, "waits") > 1, "{mutex:#}");
+    assert_eq!(one(&records, "profile")["is_helped"], true, "{records:#?}");
     if may_record() {
         assert_eq!(cause(&records), "blocked", "{records:#?}");
     }
@@ -284,6 +331,10 @@ fn a_program_that_run_starts_is_seen() {
     let (records, status) = profiled(&[], Path::new(env!("CARGO_BIN_EXE_wakeful")), &words);
     assert_eq!(status, Some(3));
     assert!(number(row(&records, "mutex"), "waits") > 1, "{records:#?}");
+    // It is not advised what it does already.
+    if may_record() {
+        assert_eq!(one(&records, "profile")["is_helped"], true, "{records:#?}");
+    }
 }
 
 #[test]
@@ -390,10 +441,11 @@ fn root_a_quota_comes_first() {
     let (records, status) = read(&output);
     assert_eq!((status, cause(&records)), (Some(0), "throttled"), "{records:#?}");
     let words = one(&records, "verdict")["words"].as_str().unwrap();
-    assert!(words.contains("quota stopped the whole program in"), "{words}");
+    let quota = "the CPU quota of 0.20 processors stopped the whole program: throttled in";
+    assert!(words.contains(quota) && words.contains(" periods of 100ms. "), "{words}");
     assert!(words.contains("this is no lock problem"), "{words}");
     let advice = one(&records, "verdict")["advice"].as_str().unwrap();
-    assert_eq!(advice, "Raise the quota of 0.20 processors: it stops even one thread.");
+    assert!(advice.ends_with("Raise the quota of 0.20 processors: it stops even one thread."), "{advice}");
 }
 
 /// What a page has: the JSON in it.

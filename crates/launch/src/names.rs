@@ -2,6 +2,7 @@
 //! What a user may choose by name for the interposer, and what is said of any other name.
 
 use anyhow::{Result, bail};
+use linux::environment;
 
 use crate::interposer::views;
 use crate::suggest;
@@ -68,6 +69,30 @@ fn family(name: &str, offered: impl IntoIterator<Item = &'static str>) -> String
     }
 }
 
+/// Does this lock or barrier let its waiters spin, though whom they wait for has no processor?
+pub fn spins(name: &str) -> bool {
+    // Some that spin for a time only say so in another way.
+    name.ends_with("-spin") || matches!(name, "tas-b" | "tas-b-np" | "tree" | "scal-sc")
+}
+
+/// Variables that only look like ours, a line each.
+pub fn misspelt() -> Vec<String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| misspelt_as(name.to_str()?, &value.to_string_lossy()))
+        .collect()
+}
+
+fn misspelt_as(name: &str, value: &str) -> Option<String> {
+    const OURS: &str = "WAKEFUL_";
+    let rest = name.strip_prefix(OURS)?;
+    let known = || environment::ALL.iter().map(|variable| variable.name());
+    if known().any(|known| known == name) {
+        return None;
+    }
+    let near = suggest::near(rest, known().filter_map(|known| known.strip_prefix(OURS)))?;
+    Some(format!("{name}={value} is ignored, and the default is used. Did you mean {OURS}{near}?"))
+}
+
 /// Checks the name of a lock for the interposer.
 pub fn check_lock(name: &str) -> Result<()> {
     match catalog::entry(name) {
@@ -126,4 +151,31 @@ pub fn check_view(name: &str) -> Result<()> {
         return Ok(());
     }
     bail!("there is no view `{name}`.{}", suggest::hint(name, views()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_nearly_ours_is_told() {
+        let told = misspelt_as("WAKEFUL_LOK", "ticket-spin").unwrap();
+        assert!(told.starts_with("WAKEFUL_LOK=ticket-spin is ignored"), "{told}");
+        assert!(told.ends_with("Did you mean WAKEFUL_LOCK?"), "{told}");
+        for name in ["WAKEFUL_LOCK", "WAKEFUL_BLESS", "LOCK", "WAKEFULL_LOCK", "WAKEFUL_"] {
+            assert_eq!(misspelt_as(name, ""), None);
+        }
+    }
+
+    #[test]
+    fn who_spins_whoever_runs_is_known() {
+        for (name, summary) in catalog::MUTEXES
+            .iter()
+            .map(|entry| (entry.name, entry.summary))
+            .chain(catalog::BARRIERS.iter().map(|entry| (entry.name, entry.summary)))
+        {
+            assert!(!summary.contains("spins, whoever runs") || spins(name), "{name}");
+        }
+        assert!(!spins("wakeful") && !spins("b-wakeful") && !spins("c-sp-blk"));
+    }
 }

@@ -12,10 +12,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use linux::environment;
 
-use crate::closure::Reach;
+use crate::closure::{self, Reach};
+use crate::elf::Elf;
 use crate::interposer::{Interposer, preload_list, prepend, views};
 use crate::library::{self, OpenMp};
-use crate::names::{check_barrier, check_lock, check_rwlock, check_view};
+use crate::names::{check_barrier, check_lock, check_rwlock, check_view, spins};
 use crate::program::{self, Obstacle, Program};
 use crate::{probe, sigpipe, streams, suggest};
 
@@ -55,6 +56,20 @@ fn or_environment(option: Option<String>, variable: &str) -> Result<Option<Strin
         },
         (option, _) => Ok(option),
     }
+}
+
+/// Checks a name, and says where it was if that is the environment.
+fn check(
+    name: &Option<String>,
+    is_environments: bool,
+    variable: environment::Variable,
+    check: fn(&str) -> Result<()>,
+) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    check(name).map_err(|error| match is_environments {
+        true => anyhow::anyhow!("{variable}={name}: {error}"),
+        false => error,
+    })
 }
 
 /// A program that can be started.
@@ -145,14 +160,15 @@ impl Launch {
     /// Checks everything that can be checked before the program runs. `reach` is for what
     /// [`OpenMp::says`] tells.
     pub fn prepare(args: Target, reach: Reach) -> Result<Self> {
+        let from = [&args.lock, &args.rwlock, &args.barrier, &args.view].map(|option| option.is_none());
         let lock = or_environment(args.lock, environment::LOCK.name())?;
         let rwlock = or_environment(args.rwlock, environment::RWLOCK.name())?;
         let barrier = or_environment(args.barrier, environment::BARRIER.name())?;
         let view = or_environment(args.view, environment::VIEW.name())?;
-        lock.as_deref().map(check_lock).transpose()?;
-        rwlock.as_deref().map(check_rwlock).transpose()?;
-        barrier.as_deref().map(check_barrier).transpose()?;
-        view.as_deref().map(check_view).transpose()?;
+        check(&lock, from[0], environment::LOCK, check_lock)?;
+        check(&rwlock, from[1], environment::RWLOCK, check_rwlock)?;
+        check(&barrier, from[2], environment::BARRIER, check_barrier)?;
+        check(&view, from[3], environment::VIEW, check_view)?;
         let path =
             program::find(&args.command[0]).map_err(|error| cannot_run(&args.command[0], None, &error))?;
         // A file that we may execute but not read: exec will say what is wrong with it, if anything.
@@ -226,6 +242,22 @@ impl Launch {
         all.filter(|entry| entry.wishes)
             .map(|entry| entry.name)
             .find(|name| [self.lock(), self.rwlock()].contains(name))
+    }
+
+    /// The chosen locks and barriers whose waiters spin, whoever runs.
+    pub fn spinning(&self) -> Vec<&str> {
+        [self.lock(), self.rwlock(), self.barrier()].into_iter().filter(|name| spins(name)).collect()
+    }
+
+    /// May the program wait at a barrier: by what it, or a library that it is linked with, asks for?
+    pub fn has_barriers(&self) -> bool {
+        let asks = |path: &Path| {
+            let elf = Elf::open(path).ok()??;
+            let symbols = elf.dynamic()?.symbols()?;
+            Some(symbols.wanted().any(|name| name == b"pthread_barrier_wait"))
+        };
+        let objects = || closure::objects(&self.program.image, Reach::All);
+        self.openmp_instead_of().is_some() || objects().iter().any(|one| asks(&one.path) == Some(true))
     }
 
     /// As the user wrote it.

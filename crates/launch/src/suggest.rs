@@ -30,14 +30,16 @@ pub fn reason(error: &anyhow::Error) -> String {
 /// near, and what there is.
 pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    let near = known
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .min()
-        // BOUND: more than a third wrong is another word.
-        .filter(|(distance, known)| distance * 3 <= known.len().max(3));
-    let near = near.map_or(String::new(), |(_, near)| format!("\nDid you mean `{near}`?"));
+    let near = near(name, known.iter().copied());
+    let near = near.map_or(String::new(), |near| format!("\nDid you mean `{near}`?"));
     format!("{near}\n{}", wrap(&format!("There are: {}", known.join(", ")), WIDTH))
+}
+
+/// The known name that is nearest, if it is near.
+pub fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let nearest = known.map(|known| (strsim::damerau_levenshtein(name, known), known)).min()?;
+    // BOUND: more than a third wrong is another word.
+    (nearest.0 * 3 <= nearest.1.len().max(3)).then_some(nearest.1)
 }
 
 /// The text with its lines broken between words, so that none is wider, but for a word that is. What

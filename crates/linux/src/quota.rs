@@ -225,7 +225,12 @@ impl Room {
     /// What `cpu.stat` of the group at `directory` counts. The names are the same in both versions.
     fn throttling(&mut self) -> Throttling {
         let Self { buffer, directory, .. } = self;
-        let mut found = Throttling::default();
+        let period =
+            directory.with(b"/cpu.cfs_period_us", |file| lines(buffer, file, number)).or_else(|| {
+                let second = |line: &[u8]| number(line.trim_ascii().splitn(2, |&byte| byte == b' ').nth(1)?);
+                directory.with(b"/cpu.max", |file| lines(buffer, file, second))
+            });
+        let mut found = Throttling { period_us: period.unwrap_or(0), ..Throttling::default() };
         let _: Option<()> = directory.with(b"/cpu.stat", |file| {
             lines(buffer, file, |line| {
                 let mut words = line.splitn(2, |&byte| byte == b' ');
@@ -287,6 +292,8 @@ pub struct Throttling {
     pub periods: u64,
     /// Of these, periods in which the quota did not suffice.
     pub throttled: u64,
+    /// How long one is; 0 if nobody knows.
+    pub period_us: u64,
 }
 
 impl Throttling {
@@ -295,6 +302,7 @@ impl Throttling {
         Self {
             periods: self.periods.saturating_sub(before.periods),
             throttled: self.throttled.saturating_sub(before.throttled),
+            period_us: self.period_us,
         }
     }
 }
@@ -442,7 +450,10 @@ mod tests {
         planted
             .write("outer/cpu.stat", "usage_usec 7\nnr_periods 4567\nnr_throttled 3115\nthrottled_usec 9\n");
         planted.write("outer/inner/cpu.stat", "usage_usec 7\nnr_periods 4000\nnr_throttled 12\n");
-        assert_eq!(planted.throttling(), Some(Throttling { periods: 4567, throttled: 3115 }));
+        assert_eq!(
+            planted.throttling(),
+            Some(Throttling { periods: 4567, throttled: 3115, period_us: 100_000 })
+        );
     }
 
     #[test]
@@ -454,8 +465,8 @@ mod tests {
 
     #[test]
     fn what_came_after() {
-        let before = Throttling { periods: 5, throttled: 2 };
-        let after = Throttling { periods: 9, throttled: 3 };
-        assert_eq!(after.since(before), Throttling { periods: 4, throttled: 1 });
+        let before = Throttling { periods: 5, throttled: 2, period_us: 7 };
+        let after = Throttling { periods: 9, throttled: 3, period_us: 8 };
+        assert_eq!(after.since(before), Throttling { periods: 4, throttled: 1, period_us: 8 });
     }
 }

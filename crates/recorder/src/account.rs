@@ -116,6 +116,10 @@ pub struct Account {
     pub most_at_once: usize,
     /// Records that the kernel had no room for.
     pub lost: u64,
+    /// By how many threads could run at one time, the last for more: how long that was, and how long
+    /// processors had them meanwhile, together.
+    could_run: Vec<(u64, u64)>,
+    running: u64,
     ready: u64,
     others_ready_ns: u64,
     now_ns: u64,
@@ -123,17 +127,15 @@ pub struct Account {
 
 /// BOUND: threads that are listed one by one after their ends.
 pub const MOST_ENDED: usize = 10_000;
+/// BOUND: threads that can run at one time, as far as that is told apart.
+const MOST_WANTED: u64 = 1_024;
 /// BOUND: pools that are told apart. Names may have parts that never come again, such as "conn-7f3a".
 pub const MOST_POOLS: usize = 1_000;
 
 impl Account {
     /// Takes a record, in the order of their times. Says if a block is over by it.
     pub fn apply(&mut self, record: &Record) -> Option<Block> {
-        let time = record.time_ns.max(self.now_ns);
-        if self.ready > 0 {
-            self.others_ready_ns += time - self.now_ns;
-        }
-        self.now_ns = time;
+        self.until(record.time_ns.max(self.now_ns));
         match &record.what {
             What::Forked { creator, .. } => self.begin(record, *creator),
             What::Named { name, by_exec } => {
@@ -154,6 +156,42 @@ impl Account {
         None
     }
 
+    /// Nothing changes until then.
+    fn until(&mut self, time_ns: u64) {
+        let past_ns = time_ns - self.now_ns;
+        // Before the first record, no thread is known.
+        if past_ns > 0 && self.running + self.ready > 0 {
+            if self.ready > 0 {
+                self.others_ready_ns += past_ns;
+            }
+            let many = (self.running + self.ready).min(MOST_WANTED) as usize;
+            if self.could_run.len() <= many {
+                self.could_run.resize(many + 1, (0, 0));
+            }
+            let (time, run) = &mut self.could_run[many];
+            *time += past_ns;
+            *run += past_ns * self.running;
+        }
+        self.now_ns = time_ns;
+    }
+
+    /// Of so many processors: for how long the program's threads could have used one, added up, and for how
+    /// long of that they had one.
+    pub fn wanted_ns(&self, processors: u32) -> (u64, u64) {
+        let wanted = |many: usize, time_ns: u64| time_ns * u64::from(processors).min(many as u64);
+        let one = |(many, &(time_ns, run_ns)): (usize, &(u64, u64))| {
+            let wanted_ns = wanted(many, time_ns);
+            (wanted_ns, run_ns.min(wanted_ns))
+        };
+        let all = self.could_run.iter().enumerate().map(one);
+        all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// What all threads ran together.
+    pub fn run_ns(&self) -> u64 {
+        self.could_run.iter().map(|(_, run_ns)| run_ns).sum()
+    }
+
     fn begin(&mut self, record: &Record, creator: u32) {
         // A thread's name is its creator's at first.
         let name = self.threads.get(&creator).map_or(String::new(), |thread| thread.name.clone());
@@ -167,6 +205,11 @@ impl Account {
         let is_other = |one: &&Thread| one.process == record.process && one.thread != record.thread;
         let others: Vec<u32> = self.threads.values().filter(is_other).map(|one| one.thread).collect();
         others.into_iter().for_each(|thread| self.end(thread));
+    }
+
+    /// Processes with a thread that has not ended.
+    pub fn living(&self) -> impl Iterator<Item = u32> {
+        self.living.keys().copied()
     }
 
     /// Has the process a thread that has not ended?
@@ -228,6 +271,8 @@ impl Account {
         thread.others_ready_ns = all_ready_ns;
         self.ready -= u64::from(was == State::Ready);
         self.ready += u64::from(state == State::Ready);
+        self.running -= u64::from(was == State::Running);
+        self.running += u64::from(state == State::Running);
         block
     }
 
@@ -236,6 +281,7 @@ impl Account {
         let Some(mut thread) = self.threads.remove(&thread) else { return };
         thread.settle(self.now_ns);
         self.ready -= u64::from(thread.state == State::Ready);
+        self.running -= u64::from(thread.state == State::Running);
         if let Entry::Occupied(mut living) = self.living.entry(thread.process) {
             *living.get_mut() -= 1;
             if *living.get() == 0 {
@@ -256,10 +302,7 @@ impl Account {
     /// The recording ends at that time. What is blocked still is a block that ends then.
     pub fn finish(&mut self, now_ns: u64) -> Vec<Block> {
         let now_ns = now_ns.max(self.now_ns);
-        if self.ready > 0 {
-            self.others_ready_ns += now_ns - self.now_ns;
-        }
-        self.now_ns = now_ns;
+        self.until(now_ns);
         let block = |thread: &Thread| Block {
             thread: thread.thread,
             from_ns: thread.since_ns,
@@ -404,6 +447,9 @@ mod tests {
             (found.times.run_ns, found.times.ready_ns, found.times.blocked_ns, found.name.as_str())
         };
         assert_eq!(times(1), (90, 0, 110, "program"));
+        // From 100 on; two could run from 150 to 160 and from 200 to 230.
+        assert_eq!(account.wanted_ns(1), (200, 180));
+        assert_eq!(account.wanted_ns(2), (240, 180));
         assert_eq!(times(2), (90, 60, 0, "program"));
         assert_eq!(account.pools["program"].0 + account.pools["program (main)"].0, 2);
     }

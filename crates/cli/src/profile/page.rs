@@ -294,10 +294,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
 fn head(report: &Report) -> String {
     let summary = &report.summary;
     let plural = if summary.threads == 1 { "" } else { "s" };
-    let used = match summary.run_ns {
-        0 => String::new(),
-        run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
-    };
+    let used = super::text::average(summary);
     let (time, threads) = (ns(summary.elapsed_ns), grouped(summary.threads));
     format!("took {time}, {threads} thread{plural}{used}{}", super::text::room(summary))
 }

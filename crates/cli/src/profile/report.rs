@@ -11,6 +11,7 @@ use recorder::profile::{Class, Object, Profile, Region, Shares, Sum};
 use serde::Serialize;
 
 use super::names::{Names, Site, kind};
+use super::summary::Summary;
 use super::verdict::{self, Verdict};
 use crate::recorded::line;
 
@@ -23,57 +24,6 @@ pub struct Report {
     pub verdict: Verdict,
     /// The program's, as wait(2) has it.
     pub status: i32,
-}
-
-#[derive(Default, Serialize)]
-pub struct Summary {
-    pub program: String,
-    pub elapsed_ns: u64,
-    /// All that there were, and most at one time; the latter is 0 if nobody knows.
-    pub threads: u64,
-    pub threads_at_once: u64,
-    pub run_ns: u64,
-    pub ready_ns: u64,
-    pub blocked_ns: u64,
-    /// For locks, semaphores and barriers, all threads together.
-    pub waited_ns: u64,
-    /// Of the program's time: somebody waited for a thread without a processor; for one that had lost it to
-    /// another thread of the program; for one without a processor or for nobody.
-    pub waited_for_preempted_ns: u64,
-    pub waited_behind_own_ns: u64,
-    pub waited_for_preempted_or_free_ns: u64,
-    /// Processors on which the program's threads ran.
-    pub processors: u32,
-    /// Processors that the profiler, and so the program at its start, may use.
-    pub processors_allowed: u32,
-    /// The quota, in thousandths of a processor.
-    pub quota_milli: Option<u64>,
-    /// Periods of the quota in which the program was throttled, and all; without a quota none.
-    pub throttled: Option<u64>,
-    pub periods: Option<u64>,
-    /// Why nobody knows what the holders did; or why no wait is seen.
-    pub without_switches: Option<String>,
-    pub obstacle: Option<String>,
-    /// Does it use an OpenMP runtime, of which no region was seen?
-    pub openmp: Option<&'static str>,
-    pub processes: u32,
-    pub events: u64,
-    pub lost_events: u64,
-    pub lost_records: u64,
-    pub untold: u64,
-    pub threads_without_ring: u32,
-    /// Processes that could tell nothing: in another PID namespace, or without room for the events.
-    pub processes_elsewhere: u32,
-    pub processes_unmapped: u32,
-    /// Processor time of the profiler.
-    pub profiler_ns: u64,
-}
-
-impl Summary {
-    /// Threads at one time, at most.
-    pub fn at_once(&self) -> u64 {
-        if self.threads_at_once > 0 { self.threads_at_once } else { self.threads }
-    }
 }
 
 /// All that is waited at from one place in the program, mostly.
@@ -215,7 +165,13 @@ impl RegionRow {
 }
 
 impl Report {
-    pub fn of(profile: &Profile, launch: &Launch, throttled: Option<(u64, u64)>, names: &mut Names) -> Self {
+    /// Has the program wakeful's locks? With its quota's throttled periods, and all.
+    pub fn of(
+        profile: &Profile,
+        launch: &Launch,
+        (is_helped, throttled): (bool, Option<linux::Throttling>),
+        names: &mut Names,
+    ) -> Self {
         let rows = rows(profile, names);
         let regions = regions(profile, names);
         let threads = threads(profile);
@@ -240,9 +196,13 @@ impl Report {
                 used => used,
             },
             processors_allowed: there.affinity,
+            foreign_ns: profile.foreign_ns,
+            had: profile.had,
+            is_helped: is_helped && launch.program.obstacle.is_none() || profile.is_helped,
             quota_milli: there.quota_milli,
-            throttled: throttled.map(|(throttled, _)| throttled),
-            periods: throttled.map(|(_, periods)| periods),
+            throttled: throttled.map(|all| all.throttled),
+            periods: throttled.map(|all| all.periods),
+            period_us: throttled.map(|all| all.period_us).filter(|period_us| *period_us > 0),
             without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),
             obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
             openmp: launch.openmp_instead_of().filter(|_| regions.is_empty()),
@@ -254,6 +214,12 @@ impl Report {
             threads_without_ring: profile.without_ring,
             processes_elsewhere: profile.refused.0,
             processes_unmapped: profile.refused.1,
+            programs_silent: profile.programs_silent,
+            processes_left: profile.processes_left,
+            spinning: match is_helped {
+                true => launch.spinning().into_iter().map(String::from).collect(),
+                false => Vec::new(),
+            },
             profiler_ns: profile.own_ns,
         };
         let verdict = verdict::of(&summary, &with_untold(&rows, &regions), &launch.words());

@@ -7,9 +7,10 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 use recorder::symbols::MADE;
 
-use super::report::{One, RegionRow, Report, Row, Summary};
-use super::verdict::{gained, others, percent};
-use crate::format::{grouped, ns, plain, whole};
+use super::report::{One, RegionRow, Report, Row};
+use super::summary::Summary;
+use super::verdict::{gained, others};
+use crate::format::{grouped, ns, percent, plain, whole};
 use crate::recorded::cut;
 
 /// BOUND: what is shown of each; `--json` has all.
@@ -23,10 +24,7 @@ const PLACE: usize = 37;
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
     let plural = if summary.threads == 1 { "" } else { "s" };
-    let used = match summary.run_ns {
-        0 => String::new(),
-        run_ns => format!(", {:.2} processors on average", run_ns as f64 / summary.elapsed_ns.max(1) as f64),
-    };
+    let used = average(summary);
     let line = format!(
         "wakeful: `{}` took {}, {} thread{plural}{used}{}",
         summary.program,
@@ -50,6 +48,17 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     writeln!(to)?;
     remarks(report).iter().try_for_each(|remark| writeln!(to, "{}", wrap(&plain(remark), WIDTH)))?;
     to.flush()
+}
+
+/// BOUND: the average of a shorter time says nothing.
+const AVERAGE_NS: u64 = 10_000_000;
+
+/// How many processors it had on average, if it ran for long enough.
+pub fn average(summary: &Summary) -> String {
+    if summary.run_ns == 0 || summary.elapsed_ns < AVERAGE_NS {
+        return String::new();
+    }
+    format!(", {:.2} processors on average", summary.run_ns as f64 / summary.elapsed_ns as f64)
 }
 
 /// The processors that the program ran on, and those that it could have.
@@ -277,6 +286,26 @@ pub fn remarks(report: &Report) -> Vec<String> {
             "{} processes in another PID namespace and {} without room for the events told nothing.",
             grouped(summary.processes_elsewhere.into()),
             grouped(summary.processes_unmapped.into())
+        ));
+    }
+    if summary.programs_silent > 0 {
+        say(&format!(
+            "Of {} no wait is known: /proc is hidden there (chroot, hidepid), or a program is static, \
+             set-user-ID, or without our library.",
+            match summary.programs_silent {
+                1 => "a program that it started".into(),
+                many => format!("{} programs that it started", grouped(many.into())),
+            }
+        ));
+    }
+    let (threads, processors) = (summary.at_once(), u64::from(summary.processors));
+    if !summary.spinning.is_empty() && threads > processors {
+        say(&format!(
+            "{} spins, though a holder has no processor, and {} threads shared {} processors: a waiter may \
+             burn a whole slice. Take one that knows the running threads.",
+            summary.spinning.join(" and "),
+            grouped(threads),
+            grouped(processors)
         ));
     }
     if summary.lost_records > 0 {

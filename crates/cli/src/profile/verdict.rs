@@ -6,8 +6,14 @@ use std::collections::BTreeMap;
 use recorder::profile::Class;
 use serde::Serialize;
 
-use super::report::{Last, Row, Summary};
-use crate::format::{grouped, ns};
+mod gain;
+
+pub use gain::Gain;
+use gain::{CHANGED, gains, room};
+
+use super::report::{Last, Row};
+use super::summary::Summary;
+use crate::format::{grouped, ns, percent};
 
 #[derive(Debug, Serialize)]
 pub struct Verdict {
@@ -31,16 +37,6 @@ pub struct Other {
     pub share: f64,
 }
 
-/// A bound of what a change can gain, as far as the record supports one.
-#[derive(Clone, Debug, Serialize)]
-pub struct Gain {
-    /// `run`, or `fewer-threads`.
-    pub by: &'static str,
-    /// So many times as fast, at most.
-    pub at_most: f64,
-    pub words: String,
-}
-
 /// BOUND: waiting that is less than this part of the threads' time is nothing.
 const NOTHING: f64 = 0.01;
 /// BOUND: the other causes are not told in the text, if all waiting is less than this part of the threads'
@@ -54,12 +50,6 @@ const VAIN: f64 = 0.5;
 const VAIN_RUN: f64 = 0.05;
 /// BOUND: from this part on it is mostly that.
 const MOSTLY: f64 = 0.75;
-/// BOUND: fewer threads are spoken of from this part of the time on.
-const OWN: f64 = 0.05;
-/// BOUND: a greater gain says that the record bounds nothing.
-const MOST_GAIN: f64 = 20.0;
-/// BOUND: nothing is advised, and no gain is told in the text, whose bound is less.
-const LEAST_GAIN: f64 = 1.05;
 
 /// What the time went to, and how much of it.
 struct Cause {
@@ -150,70 +140,14 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
     let first = throttled(&told).or_else(|| vain(&told)).or_else(|| {
         told.is_waiting().then(|| {
             others.remove(0);
-            waiting(&causes[0], share(&causes[0]), &gains(&told, causes[0].name), &told)
+            waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name, told.is_bounded()), &told)
         })
     });
     let (cause, words, advice) = first.unwrap_or_else(|| nothing(&told));
-    let (gains, waited) = (gains(&told, cause), total_ns as f64 / all_ns.max(1) as f64);
+    let (mut words, advice) = foreign_first(&told, words, advice);
+    words += &left(summary);
+    let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
     Verdict { cause, words, advice, gains, waited, others }
-}
-
-/// What is left of the program's time without that part of it. The program's threads need their processor
-/// time in any case.
-fn at_most(summary: &Summary, without_ns: u64) -> f64 {
-    let elapsed_ns = summary.elapsed_ns.max(1) as f64;
-    let needed_ns = summary.run_ns as f64 / f64::from(summary.processors.max(1));
-    let rest_ns = (elapsed_ns - without_ns as f64).max(needed_ns).max(elapsed_ns / MOST_GAIN);
-    (elapsed_ns / rest_ns).max(1.0)
-}
-
-/// Causes that other locks or fewer threads change.
-const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "woken-late"];
-
-fn gains(told: &Told, cause: &str) -> Vec<Gain> {
-    let Told { summary, .. } = told;
-    let mut gains = Vec::new();
-    // When threads of a region waited that was not told, nobody knows.
-    let is_known = summary.without_switches.is_none() && told.estimated() < MINOR;
-    if !is_known || !CHANGED.contains(&cause) {
-        return gains;
-    }
-    let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
-    let without_ns = summary.waited_for_preempted_or_free_ns;
-    let at_most_now = at_most(summary, without_ns);
-    let words = format!(
-        "{} by `wakeful run`: for {} of the time, somebody waited for a thread without a processor, or for \
-         nobody",
-        times(at_most_now),
-        part(without_ns)
-    );
-    gains.push(Gain { by: "run", at_most: at_most_now, words });
-    let own_ns = summary.waited_behind_own_ns;
-    let (processors, threads) = (summary.processors.max(1), summary.at_once());
-    if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && threads > u64::from(processors) {
-        let at_most = at_most(summary, own_ns);
-        let words = format!(
-            "{} by {processors} thread{} instead of {}: for {} of the time, another thread of the program \
-             had that processor",
-            times(at_most),
-            if processors == 1 { "" } else { "s" },
-            grouped(threads),
-            part(own_ns)
-        );
-        gains.push(Gain { by: "fewer-threads", at_most, words });
-    }
-    gains
-}
-
-fn times(at_most: f64) -> String {
-    if at_most >= MOST_GAIN { "more than 20 x".into() } else { format!("{at_most:.1} x") }
-}
-
-impl Gain {
-    /// Is it more than what no run would show?
-    pub fn is_some(&self) -> bool {
-        self.at_most >= LEAST_GAIN
-    }
 }
 
 /// The bounds in a sentence, if there are any.
@@ -261,14 +195,6 @@ fn short(cause: &str) -> &str {
     }
 }
 
-pub fn percent(share: f64) -> String {
-    match share * 100.0 {
-        0.0 => "0 %".into(),
-        part if part < 1.0 => "less than 1 %".into(),
-        part => format!("{part:.0} %"),
-    }
-}
-
 /// The cause, the words and the advice.
 type Said = (&'static str, String, String);
 
@@ -290,9 +216,23 @@ impl Told<'_> {
         self.estimated_ns as f64 / self.total_ns.max(1) as f64
     }
 
+    /// Does the record bound what can be gained? When threads of a region waited that was not told, nobody
+    /// knows. Nor what they burn while they wait.
+    fn is_bounded(&self) -> bool {
+        self.summary.without_switches.is_none() && self.estimated() < MINOR && !self.may_spin()
+    }
+
     /// Of all threads' time.
     fn part(&self, part_ns: u64) -> String {
         percent(part_ns as f64 / self.all_ns.max(1) as f64)
+    }
+
+    /// Is much of the waiting where waiters may burn processor time? Then nobody knows what it costs.
+    fn may_spin(&self) -> bool {
+        let may =
+            |row: &&Row| matches!(row.class, Class::Region | Class::Team | Class::Spin | Class::Critical);
+        let all_ns: u64 = self.rows.iter().filter(may).map(|row| row.waited_ns).sum();
+        all_ns as f64 >= self.total_ns as f64 * MINOR
     }
 
     fn is_waiting(&self) -> bool {
@@ -309,14 +249,52 @@ fn some(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
+/// What goes on when the program has ended.
+fn left(summary: &Summary) -> String {
+    let after = ns(summary.elapsed_ns);
+    match summary.processes_left {
+        0 => String::new(),
+        1 => {
+            format!(" A process that it started still runs: its waits after {after} are not in this report.")
+        }
+        many => format!(
+            " {many} processes that it started still run: their waits after {after} are not in this report."
+        ),
+    }
+}
+
+/// What other programs took comes before all else: no lock gives that back.
+fn foreign_first(told: &Told, words: String, advice: String) -> (String, String) {
+    let summary = told.summary;
+    let Some(share) = summary.foreign() else { return (words, advice) };
+    let (which, them) = match summary.processors {
+        1 => ("of the processor on which the threads ran".into(), "it"),
+        many => (format!("of the {many} processors"), "them"),
+    };
+    let had =
+        summary.had.map_or(String::new(), |had| format!(" It got {had:.2} of {them} when it wanted all."));
+    let words = format!(
+        "other programs had {} {which}, while this one wanted {them}.{had} Then, {words}",
+        percent(share)
+    );
+    let first = "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight: \
+                 that comes before its locks.";
+    let advice = if advice.is_empty() { first.into() } else { format!("{first} {advice}") };
+    (words, advice)
+}
+
 fn throttled(told: &Told) -> Option<Said> {
     let Told { summary, command, .. } = told;
     let (throttled, periods) = (summary.throttled?, summary.periods?);
     if throttled == 0 || (throttled as f64) < periods as f64 * THROTTLED {
         return None;
     }
+    let quota = summary.quota_milli.map_or(String::new(), |milli| {
+        format!(" of {:.2} processor{}", milli as f64 / 1e3, if milli == 1_000 { "" } else { "s" })
+    });
+    let long = summary.period_us.map_or(String::new(), |us| format!(" of {}", ns(us * 1_000)));
     let mut words = format!(
-        "the CPU quota stopped the whole program in {} of {} periods.",
+        "the CPU quota{quota} stopped the whole program: throttled in {} of {} periods{long}.",
         grouped(throttled),
         grouped(periods)
     );
@@ -343,7 +321,7 @@ fn throttled(told: &Told) -> Option<Said> {
         Some(milli) => format!("Raise the quota of {:.1} processors.", milli as f64 / 1e3),
         None => "Raise the quota, or use as many threads as it has processors.".into(),
     };
-    if told.is_waiting() {
+    if told.is_waiting() && !summary.is_helped {
         advice += &format!(" `wakeful run -- {command}` spins less under a quota.");
     }
     Some(("throttled", words, advice))
@@ -481,22 +459,25 @@ fn ready(told: &Told) -> String {
     )
 }
 
+/// What else there is where wakeful's locks are not enough, or are there already.
+const NAMED: &str = "`wakeful run --lock NAME` tries another one, and `wakeful locks` has the names.";
+
 fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
     let Told { summary, command, .. } = told;
     let gains_by = |by: &str| gains.iter().any(|gain| gain.by == by && gain.is_some());
     let compare = format!("`wakeful compare -- {command}` measures what that gains here.");
     let watch = format!("`wakeful watch -- {command}`");
     match cause.name {
+        // These are the locks that know who runs.
+        name if CHANGED.contains(&name) && summary.is_helped => helped(name, gains_by("fewer-threads"), told),
         // Where nobody knows what the holders did, there is no bound.
+        "preempted" | "last-preempted" | "free" | "woken-late" if cause.may_spin => {
+            format!("Threads may burn time while they wait there, so no bound is known: {compare}")
+        }
         "preempted" | "last-preempted" | "free" | "woken-late"
             if !gains.is_empty() && !gains.iter().any(Gain::is_some) =>
         {
-            match cause.may_spin {
-                true => {
-                    format!("Threads may burn time while they wait there, so no bound is known: {compare}")
-                }
-                false => not_worth(cause.name, gains, told),
-            }
+            not_worth(cause.name, gains, told)
         }
         "preempted" | "last-preempted" => {
             let what = match (gains_by("fewer-threads"), gains_by("run")) {
@@ -543,18 +524,23 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
     }
 }
 
-/// What shorter sections gain at most: the processor time stays, and needs processors.
-fn room(summary: &Summary) -> String {
-    let allowed = summary.processors_allowed.max(summary.processors).max(1);
-    let all =
-        summary.quota_milli.map_or(f64::from(allowed), |milli| f64::from(allowed).min(milli as f64 / 1e3));
-    let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
-    if busy <= 0.0 {
-        return String::new();
-    }
-    let gain = times((all / busy).clamp(1.0, MOST_GAIN));
-    let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
-    format!("Both gain at most {gain}: the program kept {busy:.2} of {all} processors busy.")
+/// The program has wakeful's locks already, and waits so all the same.
+fn helped(cause: &str, fewer: bool, told: &Told) -> String {
+    let at_barriers = cause.starts_with("last") || cause == "woken-late";
+    let already = format!(
+        "It has wakeful's {} already, and no more is to be gained by `wakeful run`.",
+        if at_barriers { "barriers" } else { "locks" }
+    );
+    let rest = match cause {
+        "preempted" | "last-preempted" if fewer => "Use fewer threads.".into(),
+        "preempted" | "last-preempted" if told.summary.foreign().is_some() => String::new(),
+        "preempted" => format!("Shorter sections are preempted more seldom. {NAMED}"),
+        "last-preempted" => "Fewer threads, or more work between two barriers, remain.".into(),
+        "free" => format!("Shorter sections, or more locks, remain. {NAMED}"),
+        _ => "More work between two barriers remains, or fewer threads.".into(),
+    };
+    let who = if cause.ends_with("preempted") { who(cause, told) } else { "" };
+    [who, &already, &rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Whose thread had the processor that somebody lacked.
@@ -577,7 +563,9 @@ fn not_worth(cause: &str, gains: &[Gain], told: &Told) -> String {
     let processors = u64::from(summary.processors.max(1));
     let busy = summary.run_ns as f64 / (summary.elapsed_ns.max(1) * processors) as f64;
     let lost = summary.waited_for_preempted_or_free_ns as f64 / summary.elapsed_ns.max(1) as f64;
-    let reason = if busy + lost >= 1.0 {
+    let reason = if summary.foreign().is_some() {
+        "its threads had all of the processors that the other programs left".into()
+    } else if busy + lost >= 1.0 {
         let which = if processors == 1 { "processor".into() } else { some(processors, "processor") };
         format!("the threads kept the {which} on which they ran {} busy", percent(busy.min(1.0)))
     } else {
@@ -600,7 +588,10 @@ fn nothing(told: &Told) -> Said {
             "nothing waited for pthread's locks and barriers. The program uses {runtime}, but no region \
              of OpenMP was seen."
         );
-        let advice = format!("`wakeful compare -- {command}` measures what another runtime gains.");
+        let advice = match summary.is_helped {
+            true => "Its runtime is not wakeful's: `wakeful run -v` says why.".into(),
+            false => format!("`wakeful compare -- {command}` measures what another runtime gains."),
+        };
         return ("nothing", words, advice);
     }
     let amount = match total_ns {
@@ -613,8 +604,15 @@ fn nothing(told: &Told) -> Said {
         0 => amount,
         some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
     };
+    let amount = match summary.programs_silent {
+        0 => amount,
+        1 => format!("{amount}. A program that it started tells nothing of its waits, see below"),
+        many => format!("{amount}. {many} programs that it started tell nothing of their waits, see below"),
+    };
     let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
-    let advice = if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
+    let advice = if summary.foreign().is_some() {
+        String::new()
+    } else if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
         "Its threads were ready for long without a processor: fewer threads would do.".into()
     } else if idle {
         format!("It was blocked most of the time: `wakeful watch -- {command}` shows in which calls.")
@@ -627,7 +625,16 @@ fn nothing(told: &Told) -> Said {
 /// Why no wait of the program is seen, if that is so.
 fn unseen(summary: &Summary) -> Option<Said> {
     let (words, advice) = if summary.obstacle.is_some() {
-        ("the waits of this program cannot be seen.", "The times of its threads are all that is known.")
+        match summary.run_ns {
+            0 => (
+                "neither the waits of this program nor the times of its threads can be seen.",
+                "Run `wakeful profile` as the user to whom a set-user-ID program changes.",
+            ),
+            _ => (
+                "the waits of this program cannot be seen.",
+                "The times of its threads are all that is known.",
+            ),
+        }
     } else if summary.processes_elsewhere > 0 {
         (
             "a process runs in another PID namespace, and its waits cannot be seen.",

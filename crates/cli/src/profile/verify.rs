@@ -88,10 +88,21 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         Measured::Slower => "slower beyond the spread",
         _ => "no difference beyond the spread",
     };
-    let words = format!(
+    let mut words = format!(
         "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
          {pairs} pairs in turns: {finding}."
     );
+    match at_most {
+        Some(bound) if low > bound * 1.05 => {
+            words += " That is more than the bound: the program did other work, or its threads burnt time \
+                      while they waited."
+        }
+        Some(bound) if bound > gain.max(1.0) * 2.0 => {
+            words += " The bound is far from that: it takes all of that waiting away, and most of it goes on \
+                      with other locks."
+        }
+        _ => {}
+    }
     Verified { at_most, gain: Some(gain), low: Some(low), high: Some(high), pairs, words }
 }
 
@@ -115,7 +126,11 @@ mod tests {
         assert_eq!((verified.gain, verified.pairs), (Some(2.0), PAIRS));
         let words = "predicted 2.5 x at most; measured 2.00 x (1.90 to 2.20)";
         assert!(verified.words.contains(words), "{}", verified.words);
+        let words = judged(Some(1.5), &it).words;
+        assert!(words.contains("more than the bound"), "{words}");
         let it = judge(runs([1.0; PAIRS], end), runs([1.0; PAIRS], end), true);
+        let words = judged(Some(2.5), &it).words;
+        assert!(words.contains("The bound is far from that"), "{words}");
         let words = judged(None, &it).words;
         assert!(words.contains("nothing predicted; measured 1.00 x"), "{words}");
         assert!(words.ends_with("no difference beyond the spread."), "{words}");

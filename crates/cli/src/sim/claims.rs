@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use self::file::{Kept, Record};
 use crate::figure::size;
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// How sure the papers' claims are: on which share of the possible machines each holds
 ///
@@ -33,7 +33,7 @@ pub struct ClaimsArgs {
         long,
         value_name = "N",
         default_value = "20",
-        value_parser = clap::value_parser!(u32).range(1..=100_000)
+        value_parser = whole_number::<u32>(1..=100_000)
     )]
     samples: u32,
     /// Figures, or how their names begin: tr, icpp or paz for a paper [default: all]
@@ -43,7 +43,7 @@ pub struct ClaimsArgs {
     #[arg(long)]
     described: bool,
     /// Seed of all draws
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// This part of the papers' runs, for a quick look; claims need all of it
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = size)]
@@ -55,7 +55,7 @@ pub struct ClaimsArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Simulations at once [default: as many as there are processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=4096))]
     jobs: Option<u32>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]

@@ -10,7 +10,7 @@ use launch::suggest;
 use serde::Serialize;
 
 use super::{machine, once, simulate_all, time};
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// Delegating locks and mutexes: sections a second by what a section touches and by the number of clients
 ///
@@ -30,7 +30,7 @@ pub struct DelegateArgs {
         value_name = "N,...",
         value_delimiter = ',',
         default_value = "8,32,63",
-        value_parser = number(1, 4_000)
+        value_parser = whole_number::<u32>(1..=4_000)
     )]
     clients: Vec<u32>,
     /// Lines that a section reads and writes
@@ -39,7 +39,7 @@ pub struct DelegateArgs {
         value_name = "N,...",
         value_delimiter = ',',
         default_value = "1,2,3,5,20",
-        value_parser = number(0, 100_000)
+        value_parser = whole_number::<u32>(0..=100_000)
     )]
     lines: Vec<u32>,
     /// Length of the work outside
@@ -49,16 +49,11 @@ pub struct DelegateArgs {
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = time)]
     limit: f64,
     /// Seed of all that is random
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-}
-
-// BOUND: lines of 64 bytes, a tenth of the simulated memory; and threads that can be told apart.
-fn number(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(least..=most)
 }
 
 /// A lock in a cell.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{DefaultKind, level, once, time};
 use crate::figure;
-use crate::format::{self, Format};
+use crate::format::{self, Format, whole_number};
 
 /// What it is worth to the defaults to know which threads run, by processors and multiprogramming level
 ///
@@ -35,7 +35,7 @@ pub struct KnowledgeArgs {
         value_name = "N,...",
         value_delimiter = ',',
         default_value = "2,4,8,16,32,64,128,256,512,1024",
-        value_parser = clap::value_parser!(u32).range(2..=1024)
+        value_parser = whole_number::<u32>(2..=1024)
     )]
     processors: Vec<u32>,
     /// Multiprogramming levels
@@ -52,7 +52,7 @@ pub struct KnowledgeArgs {
         long,
         value_name = "N",
         default_value = "5",
-        value_parser = clap::value_parser!(u32).range(1..=1000)
+        value_parser = whole_number::<u32>(1..=1000)
     )]
     seeds: u32,
     /// Each simulation ends after this virtual time [default: 3.2s by the number of processors, from 30ms to
@@ -60,7 +60,7 @@ pub struct KnowledgeArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     limit: Option<f64>,
     /// The first seed
-    #[arg(long, value_name = "SEED", default_value = "1")]
+    #[arg(long, value_name = "SEED", default_value = "1", value_parser = whole_number::<u64>(0..))]
     seed: u64,
     /// Draw it into this file
     #[arg(long, value_name = "FILE")]

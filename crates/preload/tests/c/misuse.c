@@ -356,6 +356,27 @@ static void delegated(void)
 	SHOW(pthread_cond_destroy(&pcond));
 }
 
+/* How the program ends, not where: by the same signal. */
+static void nothing_there(int what)
+{
+	/* The compiler is not to see it. */
+	pthread_barrier_t *volatile none = 0;
+	int status;
+
+	fflush(stdout);
+	if (!fork()) {
+		if (what == 0)
+			pthread_barrier_wait(none);
+		else if (what == 1)
+			pthread_barrier_destroy(none);
+		else
+			pthread_barrier_init(none, 0, 2);
+		_exit(0);
+	}
+	wait(&status);
+	printf("a barrier at 0: signal %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
 int main(void)
 {
 	pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER, a = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -395,5 +416,7 @@ int main(void)
 	struct timespec t = { 1, 0 };
 	pthread_cond_timedwait(&cond, &m, &t);
 	printf("errno %d\n", errno);
+	for (int what = 0; what < 3; what++)
+		nothing_there(what);
 	return 0;
 }

@@ -180,6 +180,13 @@ impl History {
         }
     }
 
+    /// The thread of this program that had its processor has left it to another program, at that time.
+    pub fn is_ready_from(&mut self, thread: u32, time_ns: u64) {
+        if self.now(thread).is_some_and(|(did, _)| did == Did::Behind) {
+            self.marked(thread, Did::Ready, time_ns);
+        }
+    }
+
     /// Each stretch of what the thread did between these times, as far as it is known.
     pub fn stretches(&self, thread: u32, from_ns: u64, to_ns: u64, mut each: impl FnMut(Did, u64, u64)) {
         let Some(marks) = self.0.get(&thread) else { return };

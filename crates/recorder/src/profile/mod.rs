@@ -13,16 +13,19 @@
 //! Without perf events the waits are known, and not what the holders did.
 
 mod blocked;
+mod busy;
 pub mod events;
 mod history;
 mod live;
 mod longest;
 mod lost;
+mod processors;
 mod regions;
 pub mod timeline;
 mod waits;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -40,11 +43,13 @@ use crate::maps::{Maps, Place};
 use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::unwind::Unwinder;
-use crate::{OpenError, Program, look, now_ns};
+use crate::{OpenError, Program, StartError, look, now_ns};
+use busy::Busy;
 use events::{Event, Events};
 use history::History;
 use longest::Longest;
 use lost::Losing;
+use processors::Processors;
 use regions::Regions;
 use waits::Waits;
 
@@ -60,9 +65,6 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
-/// BOUND: the next thread of the program begins so soon after another one has lost that processor, if nobody
-/// else has had it meanwhile: a switch takes 1 to 5 us.
-const SAME_SWITCH_NS: u64 = 20_000;
 /// BOUND: callers of a place that are kept.
 const MOST_CALLERS: usize = 8;
 /// BOUND: looks in one turn, and at one lock from one place; and such pairs.
@@ -75,6 +77,10 @@ const MOST_PIECES: usize = 1024;
 const MOST_SITES: usize = 20_000;
 /// BOUND: addresses of calls, in all images.
 const MOST_KNOWN: usize = 1_000_000;
+/// How our own command is called: it becomes another program.
+const OWN_NAME: &str = "wakeful";
+/// The interposer's file.
+const INTERPOSER: &str = "libwakeful_preload.so";
 /// The number of those beyond.
 pub const OTHERS: u32 = u32::MAX;
 
@@ -107,6 +113,13 @@ pub struct Profile {
     /// Processors on which its threads ran, without those of less than a hundredth of their time; 0 if nobody
     /// knows.
     pub processors: u32,
+    /// Of those processors' time, added up: for how long others had them, and could this program have used
+    /// them. None if nobody knows.
+    pub foreign_ns: Option<u64>,
+    /// Of those processors, how many this program got when it could have used all.
+    pub had: Option<f64>,
+    /// Most events came from processes with the interposer.
+    pub is_helped: bool,
     /// The program's start, on the monotonic clock.
     pub from_ns: u64,
     /// From the program's start to its end.
@@ -127,6 +140,10 @@ pub struct Profile {
     pub without_ring: u32,
     /// Processes that could tell nothing: in another PID namespace, and without room for the file.
     pub refused: (u32, u32),
+    /// Programs that were started here, as far as the kernel told of them, and told nothing.
+    pub programs_silent: u32,
+    /// Processes that have not ended.
+    pub processes_left: u32,
     /// How much of a processor this took.
     pub own_ns: u64,
 }
@@ -144,10 +161,7 @@ pub struct Profiling {
     losing: Losing,
     regions: Regions,
     timeline: Option<Timeline>,
-    /// By processor: who lost it last, and when, if nobody of the program has had it since.
-    lost: HashMap<u32, (u32, u64)>,
-    /// By processor: since when a thread of the program has it, or had it, and for how long in all.
-    used: HashMap<u32, (u64, u64)>,
+    processors: Processors,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -158,6 +172,13 @@ pub struct Profiling {
     names: HashMap<u32, String>,
     batch: Vec<Item>,
     taken: u64,
+    from_ns: u64,
+    busy: Busy,
+    /// Living processes with the interposer, and the events from such.
+    helped: HashSet<u32>,
+    taken_helped: u64,
+    /// Programs that began, but for our own command.
+    programs: u32,
 }
 
 /// In the order of their times.
@@ -228,15 +249,30 @@ impl Profiling {
             losing: Losing::default(),
             regions: Regions::default(),
             timeline: None,
-            lost: HashMap::new(),
-            used: HashMap::new(),
+            processors: Processors::default(),
             sites: Sites::default(),
             images: HashMap::new(),
             next_image: 0,
             names: HashMap::new(),
             batch: Vec::new(),
             taken: 0,
+            from_ns: now_ns(),
+            busy: Busy::default(),
+            helped: HashSet::new(),
+            taken_helped: 0,
+            programs: 0,
         }
+    }
+
+    /// Lets the program begin.
+    ///
+    /// # Errors
+    /// As [`Program::start`].
+    pub fn start(&mut self) -> Result<(), StartError> {
+        self.busy = Busy::look();
+        // Before its first record, so that no thread has run for longer than the program took.
+        self.from_ns = now_ns();
+        self.program.start()
     }
 
     /// The program.
@@ -252,7 +288,7 @@ impl Profiling {
 
     /// Goes on until the program ends. `each_turn` may send it signals, and ask who waits.
     pub fn run(mut self, mut each_turn: impl FnMut(&Program, &Now)) -> Profile {
-        let (from_ns, own) = (now_ns(), crate::recording::own_ns());
+        let (from_ns, own) = (self.from_ns, crate::recording::own_ns());
         if let Some(timeline) = &mut self.timeline {
             timeline.from_ns = from_ns;
         }
@@ -295,15 +331,24 @@ impl Profiling {
 
     fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
         let to_ns = now_ns();
+        let own_ns = crate::recording::own_ns() - own;
         self.waits.finish(to_ns, &self.history);
         self.pieces();
         if let Some(timeline) = &mut self.timeline {
             timeline.finish(to_ns);
         }
+        let living = self.account.living();
+        // SAFETY: no signal is sent: only asks whether the process is there.
+        let is_there = |process: &u32| unsafe { libc::kill(*process as libc::pid_t, 0) == 0 };
+        let left = living.filter(is_there).count();
         self.account.finish(to_ns);
         for thread in &self.account.ended {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
         }
+        let used = self.processors.used();
+        let busy_ns = Busy::look().since(&self.busy, &used);
+        let (wanted_ns, had_ns) = self.account.wanted_ns(used.len() as u32);
+        let (is_known, run_ns) = (self.rings.is_ok(), self.account.run_ns());
         Profile {
             account: self.account,
             objects: self.waits.objects,
@@ -317,7 +362,13 @@ impl Profiling {
             blocked: self.blocked.seen,
             names: self.names,
             without_switches: self.rings.err(),
-            processors: many(self.used.values().map(|(_, used_ns)| *used_ns)),
+            processors: used.len() as u32,
+            foreign_ns: busy_ns.filter(|_| is_known).map(|busy_ns| {
+                let others_ns = busy_ns.saturating_sub(run_ns + own_ns);
+                others_ns.min(wanted_ns - had_ns)
+            }),
+            had: (is_known && wanted_ns > 0).then(|| used.len() as f64 * had_ns as f64 / wanted_ns as f64),
+            is_helped: self.taken_helped * 2 > self.taken,
             from_ns,
             elapsed_ns: to_ns - from_ns,
             began: self.began,
@@ -328,7 +379,9 @@ impl Profiling {
             untold: self.waits.untold,
             without_ring: self.events.without_ring(),
             refused: self.events.refused(),
-            own_ns: crate::recording::own_ns() - own,
+            programs_silent: silent(self.programs, &self.events),
+            processes_left: left as u32,
+            own_ns,
         }
     }
 
@@ -406,44 +459,23 @@ impl Profiling {
         }
     }
 
-    /// Has another thread of the program taken the processor that one has just lost?
-    fn switched(&mut self, record: &Record, processor: u32) {
-        let used = self.used.entry(processor).or_default();
-        match record.what {
-            What::In => used.0 = record.time_ns,
-            What::Out | What::Preempted if used.0 > 0 => used.1 += record.time_ns.saturating_sub(used.0),
-            _ => {}
-        }
-        match record.what {
-            What::Preempted => _ = self.lost.insert(processor, (record.thread, record.time_ns)),
-            What::Out => _ = self.lost.remove(&processor),
-            What::In => {
-                let lost = self.lost.remove(&processor);
-                let Some((loser, since_ns)) = lost.filter(|(loser, _)| *loser != record.thread) else {
-                    return;
-                };
-                if record.time_ns.saturating_sub(since_ns) <= SAME_SWITCH_NS {
-                    self.history.is_behind(loser, since_ns);
-                    if let Some(timeline) = &mut self.timeline {
-                        timeline.is_behind(loser, record.thread);
-                    }
-                } else {
-                    // Another program had it until now.
-                    self.history.is_behind_from(loser, record.time_ns);
-                    if let Some(timeline) = &mut self.timeline {
-                        timeline.is_behind_from(loser, record.thread, record.time_ns);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
     fn record(&mut self, record: &Record, processor: u32) {
         match &record.what {
-            What::Mapped(mapping) => self.maps.mapped(record.process, mapping),
-            What::Forked { parent, .. } => self.maps.forked(record.process, *parent),
-            What::Named { by_exec: true, .. } => {
+            What::Mapped(mapping) => {
+                if mapping.file.file_name() == Some(OsStr::new(INTERPOSER)) {
+                    self.helped.insert(record.process);
+                }
+                self.maps.mapped(record.process, mapping);
+            }
+            What::Forked { parent, .. } => {
+                if self.helped.contains(parent) {
+                    self.helped.insert(record.process);
+                }
+                self.maps.forked(record.process, *parent);
+            }
+            What::Named { by_exec: true, name } => {
+                self.programs += u32::from(!name.starts_with(OWN_NAME));
+                self.helped.remove(&record.process);
                 self.maps.cleared(record.process);
                 self.images.remove(&record.process);
             }
@@ -451,13 +483,14 @@ impl Profiling {
             What::Exited => self.waits.exited(record.thread, record.time_ns, &self.history),
             _ => {}
         }
-        self.switched(record, processor);
+        self.processors.switched(record, processor, &mut self.history, self.timeline.as_mut());
         self.history.apply(record);
         self.account.apply(record);
         if let Some(timeline) = &mut self.timeline {
             timeline.record(record);
         }
         if record.what == What::Exited && !self.account.is_alive(record.process) {
+            self.helped.remove(&record.process);
             self.maps.cleared(record.process);
             self.images.remove(&record.process);
         }
@@ -465,6 +498,7 @@ impl Profiling {
 
     fn event(&mut self, event: &Event) {
         self.taken += 1;
+        self.taken_helped += u64::from(self.helped.contains(&event.process));
         let next = &mut self.next_image;
         let image = *self.images.entry(event.process).or_insert_with(|| {
             *next += 1;
@@ -488,10 +522,10 @@ impl Profiling {
     }
 }
 
-/// How many are not nearly nothing of all?
-fn many(parts: impl Iterator<Item = u64> + Clone) -> u32 {
-    let all: u64 = parts.clone().sum();
-    parts.filter(|part| *part > 0 && part * 100 >= all).count() as u32
+/// Programs that neither wrote here nor said why they cannot.
+fn silent(programs: u32, events: &Events) -> u32 {
+    let (elsewhere, unmapped) = events.refused();
+    programs.saturating_sub(events.processes() + elsewhere + unmapped)
 }
 
 /// A time to come is nonsense, which a program may write. The clock is asked only where the last answer does
@@ -514,12 +548,6 @@ pub fn events() -> io::Result<Events> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_processor_that_was_hardly_used_is_none() {
-        assert_eq!(many([500, 0, 499, 1].into_iter()), 2);
-        assert_eq!((many([7].into_iter()), many([0, 0].into_iter())), (1, 0));
-    }
 
     #[test]
     fn what_comes_while_the_rings_are_emptied_is_not_to_come() {

@@ -317,6 +317,15 @@ impl Timeline {
         }
     }
 
+    /// The thread of this program that had its processor has left it to another program, at that time.
+    pub(super) fn is_ready_from(&mut self, thread: u32, time_ns: u64) {
+        let Some(index) = self.of_thread.get(&thread).copied() else { return };
+        if self.lanes[index].state == Does::Behind {
+            self.flush(index, time_ns);
+            self.lanes[index].state = Does::Ready;
+        }
+    }
+
     /// From then on the thread waits there, or nowhere.
     pub(super) fn waits(&mut self, thread: u32, now_ns: u64, at: Option<(Class, u32)>) {
         let Some(index) = self.of_thread.get(&thread).copied() else { return };

@@ -57,7 +57,9 @@ fn a_gain_is_bounded_by_what_is_left() {
     assert!(verdict.advice.starts_with("Another thread of the program had taken"), "{}", verdict.advice);
     let words = gained(&verdict).unwrap();
     assert!(words.contains("2.0 x by `wakeful run`: for 50 %"), "{words}");
-    assert!(words.contains("1.2 x by 2 threads instead of 6: for 20 %"), "{words}");
+    let fewer =
+        "1.2 x by no more threads at work than processors, 2 (there were 6 threads at one time): for 20 %";
+    assert!(words.contains(fewer), "{words}");
     // The processors are full already.
     let full = Summary { run_ns: 1_600, ..waited };
     assert_eq!(
@@ -148,12 +150,19 @@ fn who_comes_last_is_named() {
 
 #[test]
 fn a_quota_is_no_lock_problem_if_nothing_waits() {
-    let base = Summary { throttled: Some(23), periods: Some(24), quota_milli: Some(400), ..summary() };
+    let base = Summary {
+        throttled: Some(23),
+        periods: Some(24),
+        quota_milli: Some(400),
+        period_us: Some(100_000),
+        ..summary()
+    };
     let alone = Summary { ready_ns: 3_000, ..base };
     let verdict = of(&alone, &[], "prog");
-    let words = "the CPU quota stopped the whole program in 23 of 24 periods. Its threads ran for 1.00us, \
-                 and were ready without a processor for 3.00us, 75 % of thread time. Nothing waited for a \
-                 lock or a barrier: this is no lock problem.";
+    let words = "the CPU quota of 0.40 processors stopped the whole program: throttled in 23 of 24 \
+                 periods of 100ms. Its threads ran for 1.00us, and were ready without a processor for \
+                 3.00us, 75 % of thread time. Nothing waited for a lock or a barrier: this is no lock \
+                 problem.";
     assert_eq!(verdict.words, words);
     assert_eq!(verdict.advice, "Raise the quota of 0.40 processors: it stops even one thread.");
     let lock = row(Class::Mutex, |row| row.holder_running_ns = 500);
@@ -238,4 +247,87 @@ fn who_does_not_wait_is_told_so() {
     assert!(of(&unmapped, &[], "prog").advice.contains("ulimit -v"));
     let openmp = Summary { openmp: Some("libgomp"), ..summary() };
     assert!(of(&openmp, &[], "prog").words.contains("libgomp"));
+}
+
+#[test]
+fn what_other_programs_had_comes_first_and_bounds_the_gain() {
+    let lock = row(Class::Mutex, |row| row.free_ns = 600);
+    let lock = std::slice::from_ref(&lock);
+    let base = Summary { processors: 2, run_ns: 800, waited_for_preempted_or_free_ns: 600, ..summary() };
+    let alone = of(&base, lock, "prog");
+    assert_eq!(alone.gains[0].at_most, 2.5);
+    // It had 0.8 of 2 processors, and wanted all of the time all that there were.
+    let beside = Summary { foreign_ns: Some(1_200), had: Some(0.8), ..base.clone() };
+    let verdict = of(&beside, lock, "prog");
+    let words = "other programs had 60 % of the 2 processors, while this one wanted them. It got 0.80 of \
+                 them when it wanted all. Then, 75 % of thread time was waiting";
+    assert!(verdict.words.starts_with(words), "{}", verdict.words);
+    assert!(verdict.advice.starts_with("Stop the other programs"), "{}", verdict.advice);
+    assert!(
+        verdict.advice.contains("all of the processors that the other programs left"),
+        "{}",
+        verdict.advice
+    );
+    assert!(!verdict.advice.contains("wakeful compare"), "{}", verdict.advice);
+    assert_eq!((verdict.gains[0].at_most, gained(&verdict)), (1.0, None));
+    // It wanted both for half of the time only.
+    let half = Summary { had: Some(1.2), ..beside.clone() };
+    assert_eq!(of(&half, lock, "prog").gains[0].at_most, 1.5);
+    // Little, or unknown: as if there were none.
+    for foreign_ns in [Some(100), None] {
+        let verdict = of(&Summary { foreign_ns, ..half.clone() }, lock, "prog");
+        assert!(verdict.words.starts_with("75 %"), "{}", verdict.words);
+        assert_eq!(verdict.gains[0].at_most, 2.5);
+    }
+    // Without any lock, too.
+    let verdict = of(&beside, &[], "prog");
+    assert!(verdict.words.starts_with("other programs had 60 %"), "{}", verdict.words);
+    assert_eq!((verdict.cause, verdict.advice.ends_with("its locks.")), ("nothing", true));
+    let one = Summary { processors: 1, foreign_ns: Some(600), ..beside.clone() };
+    let words = of(&one, &[], "prog").words;
+    assert!(
+        words.contains("on which the threads ran, while this one wanted it. It got 0.80 of it"),
+        "{words}"
+    );
+}
+
+#[test]
+fn under_wakefuls_locks_other_things_are_advised() {
+    let base = Summary { is_helped: true, waited_for_preempted_or_free_ns: 600, ..summary() };
+    let lock = |set: fn(&mut Row)| row(Class::Mutex, set);
+    let barrier = |set: fn(&mut Row)| row(Class::Barrier, set);
+    let rows = [
+        lock(|row| row.free_ns = 600),
+        lock(|row| row.holder_preempted_ns = 600),
+        barrier(|row| row.free_ns = 600),
+        barrier(|row| row.holder_preempted_ns = 600),
+        row(Class::Spin, |row| row.holder_preempted_ns = 600),
+    ];
+    for row in rows {
+        let verdict = of(&base, &[row], "prog");
+        assert!(!verdict.advice.contains("wakeful compare"), "{}", verdict.advice);
+        let already = "already, and no more is to be gained by `wakeful run`";
+        assert!(verdict.advice.contains(already) && verdict.gains.is_empty(), "{verdict:?}");
+    }
+    let behind = lock(|row| (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 600));
+    let many = Summary { threads: 9, processors: 2, waited_behind_own_ns: 500, ..base.clone() };
+    let verdict = of(&many, &[behind], "prog");
+    assert!(verdict.advice.ends_with("Use fewer threads."), "{}", verdict.advice);
+    assert_eq!(verdict.gains.iter().map(|gain| gain.by).collect::<Vec<_>>(), ["fewer-threads"]);
+    let throttled = Summary { throttled: Some(9), periods: Some(9), ..base.clone() };
+    let verdict = of(&throttled, &[lock(|row| row.free_ns = 600)], "prog");
+    assert!(!verdict.advice.contains("wakeful run"), "{}", verdict.advice);
+    let openmp = Summary { openmp: Some("libgomp"), ..base.clone() };
+    assert!(!of(&openmp, &[], "prog").advice.contains("wakeful compare"));
+}
+
+/// They may burn in processor time what another lock would save.
+#[test]
+fn where_threads_may_spin_no_bound_is_told() {
+    let base = Summary { waited_for_preempted_or_free_ns: 500, processors: 2, ..summary() };
+    let team = row(Class::Team, |row| (row.waited_ns, row.free_ns) = (500, 500));
+    let lock = row(Class::Mutex, |row| (row.waited_ns, row.free_ns) = (700, 700));
+    let verdict = of(&base, &[lock.clone(), team], "prog");
+    assert!(verdict.gains.is_empty() && verdict.advice.contains("wakeful compare"), "{verdict:?}");
+    assert!(!of(&base, &[lock], "prog").gains.is_empty());
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a profile says of the program as a whole.
+
+use serde::Serialize;
+
+#[derive(Clone, Default, Serialize)]
+pub struct Summary {
+    pub program: String,
+    pub elapsed_ns: u64,
+    /// All that there were, and most at one time; the latter is 0 if nobody knows.
+    pub threads: u64,
+    pub threads_at_once: u64,
+    pub run_ns: u64,
+    pub ready_ns: u64,
+    pub blocked_ns: u64,
+    /// For locks, semaphores and barriers, all threads together.
+    pub waited_ns: u64,
+    /// Of the program's time: somebody waited for a thread without a processor; for one that had lost it to
+    /// another thread of the program; for one without a processor or for nobody.
+    pub waited_for_preempted_ns: u64,
+    pub waited_behind_own_ns: u64,
+    pub waited_for_preempted_or_free_ns: u64,
+    /// Processors on which the program's threads ran.
+    pub processors: u32,
+    /// Processors that the profiler, and so the program at its start, may use.
+    pub processors_allowed: u32,
+    /// Of those on which they ran, added up: for how long other programs had them, and the threads could have
+    /// used them. Then how many the threads got, when they could have used all.
+    pub foreign_ns: Option<u64>,
+    pub had: Option<f64>,
+    /// The program has wakeful's locks already.
+    pub is_helped: bool,
+    /// The quota, in thousandths of a processor.
+    pub quota_milli: Option<u64>,
+    /// Periods of the quota in which the program was throttled, and all; without a quota none.
+    pub throttled: Option<u64>,
+    pub periods: Option<u64>,
+    /// How long such a period is.
+    pub period_us: Option<u64>,
+    /// Why nobody knows what the holders did; or why no wait is seen.
+    pub without_switches: Option<String>,
+    pub obstacle: Option<String>,
+    /// Does it use an OpenMP runtime, of which no region was seen?
+    pub openmp: Option<&'static str>,
+    pub processes: u32,
+    pub events: u64,
+    pub lost_events: u64,
+    pub lost_records: u64,
+    pub untold: u64,
+    pub threads_without_ring: u32,
+    /// Processes that could tell nothing: in another PID namespace, or without room for the events.
+    pub processes_elsewhere: u32,
+    pub processes_unmapped: u32,
+    /// Programs that it started, as far as the kernel told of them, of which none of that is known.
+    pub programs_silent: u32,
+    /// Processes that had not ended when the program had.
+    pub processes_left: u32,
+    /// Locks and barriers that were chosen by name, and spin whoever runs.
+    pub spinning: Vec<String>,
+    /// Processor time of the profiler.
+    pub profiler_ns: u64,
+}
+
+impl Summary {
+    /// Threads at one time, at most.
+    pub fn at_once(&self) -> u64 {
+        if self.threads_at_once > 0 { self.threads_at_once } else { self.threads }
+    }
+}

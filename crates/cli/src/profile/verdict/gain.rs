@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be gained at most: a bound, and no guess.
+
+use serde::Serialize;
+
+use crate::format::{grouped, percent};
+use crate::profile::summary::Summary;
+
+/// A bound of what a change can gain, as far as the record supports one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gain {
+    /// `run`, or `fewer-threads`.
+    pub by: &'static str,
+    /// So many times as fast, at most.
+    pub at_most: f64,
+    pub words: String,
+}
+
+/// BOUND: fewer threads are spoken of from this part of the time on.
+const OWN: f64 = 0.05;
+/// BOUND: a greater gain says that the record bounds nothing.
+const MOST_GAIN: f64 = 20.0;
+/// BOUND: nothing is advised, and no gain is told in the text, whose bound is less.
+const LEAST_GAIN: f64 = 1.05;
+/// BOUND: other programs are spoken of from this part of the processors on.
+const FOREIGN: f64 = 0.10;
+
+/// Causes that other locks or fewer threads change.
+pub(super) const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "woken-late"];
+
+impl Summary {
+    /// The part of its processors that other programs had, while it could have used them, if that is much.
+    pub fn foreign(&self) -> Option<f64> {
+        let all_ns = (self.elapsed_ns * u64::from(self.processors)).max(1);
+        self.foreign_ns.map(|foreign_ns| foreign_ns as f64 / all_ns as f64).filter(|share| *share >= FOREIGN)
+    }
+
+    /// Processors that there are for the program: beside other programs and within its quota.
+    fn room(&self, processors: u32) -> f64 {
+        let all = f64::from(processors.max(1));
+        let beside = self.foreign().and(self.had).unwrap_or(all);
+        self.quota_milli.map_or(beside, |milli| beside.min(milli as f64 / 1e3)).max(0.01)
+    }
+}
+
+/// What is left of the program's time without that part of it. The program's threads need their processor
+/// time in any case.
+fn at_most(summary: &Summary, without_ns: u64) -> f64 {
+    let elapsed_ns = summary.elapsed_ns.max(1) as f64;
+    let needed_ns = summary.run_ns as f64 / summary.room(summary.processors);
+    let rest_ns = (elapsed_ns - without_ns as f64).max(needed_ns).max(elapsed_ns / MOST_GAIN);
+    (elapsed_ns / rest_ns).max(1.0)
+}
+
+/// None where the record bounds nothing, or where other locks change nothing.
+pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gain> {
+    let mut gains = Vec::new();
+    if !is_bounded || !CHANGED.contains(&cause) {
+        return gains;
+    }
+    let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
+    let without_ns = summary.waited_for_preempted_or_free_ns;
+    // Those are the program's locks already.
+    if !summary.is_helped {
+        let at_most_now = at_most(summary, without_ns);
+        let words = format!(
+            "{} by `wakeful run`: for {} of the time, somebody waited for a thread without a processor, or \
+             for nobody",
+            times(at_most_now),
+            part(without_ns)
+        );
+        gains.push(Gain { by: "run", at_most: at_most_now, words });
+    }
+    let own_ns = summary.waited_behind_own_ns;
+    let (processors, threads) = (summary.processors.max(1), summary.at_once());
+    if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && threads > u64::from(processors) {
+        let at_most = at_most(summary, own_ns);
+        let words = format!(
+            "{} by no more threads at work than processors, {processors} (there were {} threads at one \
+             time): for {} of the time, another thread of the program had that processor",
+            times(at_most),
+            grouped(threads),
+            part(own_ns)
+        );
+        gains.push(Gain { by: "fewer-threads", at_most, words });
+    }
+    gains
+}
+
+fn times(at_most: f64) -> String {
+    if at_most >= MOST_GAIN { "more than 20 x".into() } else { format!("{at_most:.1} x") }
+}
+
+impl Gain {
+    /// Is it more than what no run would show?
+    pub fn is_some(&self) -> bool {
+        self.at_most >= LEAST_GAIN
+    }
+}
+
+/// What shorter sections gain at most: the processor time stays, and needs processors.
+pub(super) fn room(summary: &Summary) -> String {
+    let all = summary.room(summary.processors_allowed.max(summary.processors));
+    let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    if busy <= 0.0 {
+        return String::new();
+    }
+    let gain = times((all / busy).clamp(1.0, MOST_GAIN));
+    let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
+    format!("Both gain at most {gain}: the program kept {busy:.2} of {all} processors busy.")
+}
