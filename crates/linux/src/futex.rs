@@ -79,8 +79,8 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
     }
 }
 
-/// Does the word hold this value? False if there is no memory any more where it was. A requeue of nobody: it compares and
-/// then does nothing.
+/// Does the word hold this value? False if there is no memory any more where it was. A requeue of nobody: it
+/// compares, and does nothing.
 pub fn holds(word: *const u32, value: u32) -> bool {
     let nowhere = AtomicU32::new(0);
     let _errno = Errno::save();

@@ -121,7 +121,8 @@ fn control() -> Option<&'static Control> {
 #[inline]
 pub fn processor_word() -> Option<&'static AtomicU32> {
     const PROCESSOR_AT: usize = 4;
-    // SAFETY: `cpu_id` of a registration, which the thread keeps as long as it lives; the reference does not leave the thread.
+    // SAFETY: `cpu_id` of a registration, which the thread keeps for as long as it lives. Callers use the
+    // reference on this thread only.
     place::of_libc().map(|(rseq, _)| unsafe { &*core::ptr::with_exposed_provenance(rseq + PROCESSOR_AT) })
 }
 

@@ -45,8 +45,8 @@ fn load() {
     }
 }
 
-/// The calling thread creates another one, perhaps with a lock in its hand, for which that one will wait: so it must be
-/// known who it is.
+/// The calling thread creates another one. If it holds a lock, the new one will wait for it, and must know
+/// for whom.
 fn creates() {
     before_first();
     Linux::register_lazily();

@@ -37,9 +37,9 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
     P::roomy() && !is_crowded::<N, P>(now)
 }
 
-/// HINT: the state of a thread that the caller has waited for for so long, in ns. If no view watches it, and it was
-/// last on the caller's processor, it does not run ([`Platform::last_here`]). That costs a system call, so who
-/// waits for less than a switch does not ask.
+/// HINT: the state of a thread that the caller has waited for, for so many ns. If no view watches it, and it
+/// was last on the caller's processor, it does not run ([`Platform::last_here`]). That costs a system call,
+/// so a waiter of less than a switch does not ask.
 pub fn state_after<P: Platform>(thread: ThreadId, waited: u64) -> RunState {
     match P::run_state(thread) {
         RunState::Unknown if waited >= P::costs().switch && P::last_here(thread) => RunState::Preempted,
