@@ -79,6 +79,25 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
     }
 }
 
+/// Does the word hold this value? False if there is no memory any more where it was. A requeue of nobody: it
+/// compares, and does nothing.
+pub fn holds(word: *const u32, value: u32) -> bool {
+    let nowhere = AtomicU32::new(0);
+    let _errno = Errno::save();
+    // SAFETY: the kernel reads the word, and a bad address is an error result; it takes the other one as a key.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG,
+            0,
+            core::ptr::null::<libc::timespec>(),
+            nowhere.as_ptr(),
+            value,
+        ) == 0
+    }
+}
+
 /// Sleeps; a signal ends it early.
 pub fn nap(ns: u64) {
     let time = timespec(Deadline { ns, clock: Clock::Monotonic });

@@ -189,6 +189,10 @@ impl Platform for Linux {
         registry::live().map_or(RunState::Unknown, |registry| registry.run_state(thread))
     }
 
+    fn last_here(thread: ThreadId) -> bool {
+        host::here().is_none() && registry::live().is_some_and(|registry| registry.last_here(thread))
+    }
+
     fn higher_preempted(than: Priority) -> bool {
         host::here().is_some()
             || registry::live().is_some_and(|registry| registry.higher_preempted(than as u32))

@@ -38,6 +38,7 @@
 
 mod blocks;
 mod exit;
+mod here;
 mod hints;
 mod lend;
 mod lent;

@@ -15,7 +15,7 @@
 //!
 //! Reached from locks: system calls and this thread's own memory only, errno unchanged.
 
-use core::sync::atomic::{AtomicU8, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 /// Who honours a wish by this extension, in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,15 @@ fn control() -> Option<&'static Control> {
     known()
 }
 
+/// Where the kernel writes the processor that this thread is on, for as long as the thread lives.
+#[inline]
+pub fn processor_word() -> Option<&'static AtomicU32> {
+    const PROCESSOR_AT: usize = 4;
+    // SAFETY: `cpu_id` of a registration, which the thread keeps for as long as it lives. Callers use the
+    // reference on this thread only.
+    place::of_libc().map(|(rseq, _)| unsafe { &*core::ptr::with_exposed_provenance(rseq + PROCESSOR_AT) })
+}
+
 /// In the place of an address: this thread has none.
 const NOT_THIS: usize = 1;
 
@@ -214,7 +223,7 @@ mod place {
     }
 
     /// The C library's registration of this thread: its address, and the bytes it has for the kernel; `None` if there is none.
-    fn of_libc() -> Option<(usize, u32)> {
+    pub fn of_libc() -> Option<(usize, u32)> {
         let (offset, size): (usize, usize);
         // SAFETY: reads two addresses, null where the C library lacks the symbols.
         unsafe {
@@ -285,6 +294,10 @@ mod place {
     }
 
     pub fn set(_: usize) {}
+
+    pub fn of_libc() -> Option<(usize, u32)> {
+        None
+    }
 
     pub fn rseq() -> Result<usize, Support> {
         Err(Support::Absent)

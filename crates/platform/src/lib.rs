@@ -142,6 +142,12 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// HINT: does this thread run? [`RunState::Unknown`] for [`ThreadId::NONE`] and where no view looks.
     fn run_state(thread: ThreadId) -> RunState;
 
+    /// HINT: was this other thread last on the processor that the caller is on? Then it does not run. Costs
+    /// a system call, and is known of threads that no view watches.
+    fn last_here(_thread: ThreadId) -> bool {
+        false
+    }
+
     /// HINT: has the application fewer processors than runnable threads *and* is a thread of higher
     /// user-level priority than `than` preempted? The papers' optimal spin-or-block rule (ICPP 2001,
     /// section 4). False where no view looks.

@@ -18,7 +18,8 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{pthread_attr_t, pthread_t};
-use linux::Uncancelled;
+use linux::{Linux, Uncancelled};
+use platform::Platform;
 
 use crate::{real, sem};
 
@@ -44,6 +45,13 @@ fn load() {
     }
 }
 
+/// The calling thread creates another one. If it holds a lock, the new one will wait for it, and must know
+/// for whom.
+fn creates() {
+    before_first();
+    Linux::register_lazily();
+}
+
 /// What a thread starts in.
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
@@ -56,7 +64,7 @@ pub unsafe extern "C" fn pthread_create(
     start: Start,
     arg: *mut c_void,
 ) -> c_int {
-    before_first();
+    creates();
     // SAFETY: as promised.
     unsafe { real::create(thread, attr, start as *mut c_void, arg) }
 }
@@ -65,7 +73,7 @@ pub unsafe extern "C" fn pthread_create(
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
 pub unsafe extern "C" fn thrd_create(thread: *mut pthread_t, start: Start, arg: *mut c_void) -> c_int {
-    before_first();
+    creates();
     // SAFETY: as promised. A program that calls it comes with a C library that has it.
     unsafe { real::thrd_create(thread, start as *mut c_void, arg) }
 }

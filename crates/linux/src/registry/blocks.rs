@@ -36,6 +36,7 @@ impl Registry {
         }
         // Until the view says otherwise; the last holder of the block left nothing here.
         block.run_state.store(RunState::Unknown as u32, Relaxed);
+        self.tell_place(id);
         self.forget(id, switches().0);
         if always {
             self.watch(id, ALWAYS);
@@ -77,6 +78,7 @@ impl Registry {
         block.run_state.store(RunState::Unknown as u32, Relaxed);
         block.priority.store(0, Relaxed);
         block.tid.store(0, Relaxed);
+        self.own(id).processor.store(0, Relaxed);
         // ORDER: Release, pairs with the Acquire in `take_block`.
         self.own(id).tid.store(0, Release);
         let local = self.local();

@@ -57,6 +57,8 @@ pub(super) struct Own {
     pub(super) switched: AtomicU32,
     /// 1: its ring is an event's.
     pub(super) ring: AtomicU32,
+    /// Where the kernel writes its processor (`here`); 0: nobody knows.
+    pub(super) processor: AtomicU64,
 }
 
 /// What only this process sees; zeros in a forked child.
@@ -76,6 +78,8 @@ pub(super) struct Local {
     pub(super) full: AtomicU32,
     /// 1: perf refused for good; do not ask for each thread.
     pub(super) no_more: AtomicU32,
+    /// 1: the user wants nothing to be known, so nobody tells where it runs (`here`).
+    pub(super) placeless: AtomicU32,
     /// What [`Registry::higher_preempted`] remembers: when to look again, in ns, shifted, and below it
     /// 1 + the greatest priority that was preempted, or 0.
     pub(super) memo: Line<AtomicU64>,
@@ -204,6 +208,7 @@ pub(super) fn build(view: View) -> Option<Registry> {
     local.high_water.store(1, Relaxed);
     local.free_from.0.store(1, Relaxed);
     local.next_lease.store(1, Relaxed);
+    local.placeless.store((view == View::None) as u32, Relaxed);
     registry.head(view);
     Some(registry)
 }

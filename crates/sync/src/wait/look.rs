@@ -37,10 +37,25 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
     P::roomy() && !is_crowded::<N, P>(now)
 }
 
+/// HINT: the state of a thread that the caller has waited for, for so many ns. If no view watches it, and it
+/// was last on the caller's processor, it does not run ([`Platform::last_here`]). That costs a system call,
+/// so a waiter of less than a switch does not ask.
+pub fn state_after<P: Platform>(thread: ThreadId, waited: u64) -> RunState {
+    match P::run_state(thread) {
+        RunState::Unknown if waited >= P::costs().switch && P::last_here(thread) => RunState::Preempted,
+        state => state,
+    }
+}
+
 /// HINT: may this thread be running? A thread of which nobody knows may.
 #[inline]
 pub fn may_run<P: Platform>(thread: ThreadId) -> bool {
     !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
+}
+
+/// HINT: the same, by [`state_after`].
+pub fn may_run_after<P: Platform>(thread: ThreadId, waited: u64) -> bool {
+    !matches!(state_after::<P>(thread, waited), RunState::Preempted | RunState::Blocked)
 }
 
 /// HINT: does a preempted thread of this program matter more than one that waits? False where no view looks.
@@ -75,7 +90,7 @@ pub fn while_it_runs<P: Platform>(
     let (mut now, mut gap) = (start, gap);
     loop {
         let Some(thread) = look() else { return true };
-        if now >= start + limit || !may_run::<P>(thread) {
+        if now >= start + limit || !may_run_after::<P>(thread, now - start) {
             return false;
         }
         now = pause_until::<P>(now + gap);

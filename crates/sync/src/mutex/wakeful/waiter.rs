@@ -292,7 +292,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     fn wait_for_holder(&self, word: u32, waiter: &mut Waiter<P>) {
         let now = P::now_ns();
         // HINT: wrong either way, it costs a spin or a sleep: see the head of `wakeful.rs`.
-        let state = P::run_state(owner(word));
+        let waited = now - waiter.arrived;
+        let state = look::state_after::<P>(owner(word), waited);
         if N::PUBLISHES && waiter.hands_off(state) {
             return;
         }
@@ -301,7 +302,6 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         // A holder without a processor is no rival.
         waiter.rival = running.then_some(owner(word));
         let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
-        let waited = now - waiter.arrived;
         match &mut waiter.role {
             Role::Standby(_) => self.stand_by(word, waiter, state, now),
             Role::Relay => {

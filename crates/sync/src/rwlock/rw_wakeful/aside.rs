@@ -26,10 +26,9 @@ use core::ptr;
 use platform::{Atomic, Ordering::*, Readers, ThreadId};
 
 use super::limits::{self, *};
-use super::wait::runs;
 use super::word::*;
 use super::{Until, Wakeful};
-use crate::wait::Preemption;
+use crate::wait::{Preemption, look};
 
 /// In `owner`, above the thread's id: how often the versions went round while readers met and nobody wrote.
 const QUIET: u32 = 1 << 12;
@@ -121,7 +120,8 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
                     _ => {}
                 }
                 // HINT: wrong either way, it costs a spin or a nap.
-                if P::now_ns() < since + limits::spin::<P>() && runs::<P>(thread) {
+                let waited = P::now_ns() - since;
+                if waited < limits::spin::<P>() && look::may_run_after::<P>(thread, waited) {
                     P::pause();
                 } else {
                     P::nap(limits::nap::<P>());

@@ -42,10 +42,6 @@ const FRONT: u32 = 1 << 15;
 const SHARED_SHIFT: u32 = 16;
 const SHARED: u32 = u32::MAX << SHARED_SHIFT;
 
-pub fn runs<P: Platform>(thread: ThreadId) -> bool {
-    !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
-}
-
 /// Lets some time pass between two looks, the more the longer it has `waited`.
 fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
     look::pause_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), most));
@@ -147,12 +143,12 @@ impl<P: Readers, N: Preemption> Role<P, N> for Arrival {
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
         let in_place = self.stays && now < self.arrived + limits::roomy::<P>();
+        let waited = now - self.arrived;
         if !in_place
-            && (word & DEMAND != 0 || now >= self.arrived + limits::arrival::<P>() || !lock.holder_runs(word))
+            && (word & DEMAND != 0 || waited >= limits::arrival::<P>() || !lock.holder_runs(word, waited))
         {
             return Step::Leave;
         }
-        let waited = now - self.arrived;
         let Some(turn) = &mut self.turn else {
             return Step::Later { waited, most: most_between_looks::<P>(self.stays) };
         };
@@ -176,17 +172,18 @@ impl<P: Readers, N: Preemption> Role<P, N> for Front {
     }
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
-        if word & DEMAND == 0 && now >= self.demanded + limits::patience::<P>() {
+        let waited = now.saturating_sub(self.demanded);
+        if word & DEMAND == 0 && waited >= limits::patience::<P>() {
             lock.state.fetch_or(DEMAND, Relaxed);
             self.demanded = now;
             Step::Again
         } else if word & URGENT == 0 && now >= self.since + limits::urgent::<P>() {
             lock.state.fetch_or(DEMAND | URGENT, Relaxed);
             Step::Again
-        } else if !lock.holder_runs(word) || now >= self.demanded + self.awake_ns {
+        } else if !lock.holder_runs(word, waited) || waited >= self.awake_ns {
             Step::Sleep(if word & READERS != 0 { DEMAND } else { 0 })
         } else {
-            Step::Later { waited: now.saturating_sub(self.demanded), most: limits::poll_most::<P>() }
+            Step::Later { waited, most: limits::poll_most::<P>() }
         }
     }
 
@@ -216,7 +213,8 @@ impl<P: Readers, N: Preemption> Role<P, N> for Counted {
 
     fn step(&mut self, lock: &Wakeful<P, N>, word: u32, now: u64) -> Step {
         let awake_ns = if self.roomy { limits::roomy::<P>() } else { limits::arrival::<P>() };
-        if now >= self.arrived + awake_ns {
+        let waited = now - self.arrived;
+        if waited >= awake_ns {
             return Step::Sleep(0);
         }
         if let Some(turn) = &mut self.turn {
@@ -227,8 +225,8 @@ impl<P: Readers, N: Preemption> Role<P, N> for Counted {
             }
             turn.watch(lock, now + limits::spin::<P>());
             Step::Again
-        } else if lock.holder_runs(word) {
-            Step::Later { waited: now - self.arrived, most: most_between_looks::<P>(self.roomy) }
+        } else if lock.holder_runs(word, waited) {
+            Step::Later { waited, most: most_between_looks::<P>(self.roomy) }
         } else {
             Step::Sleep(0)
         }
@@ -462,8 +460,9 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     }
 
     /// HINT: wrong either way, it costs a spin or a sleep.
-    fn holder_runs(&self, word: u32) -> bool {
-        word & WRITER == 0 || runs::<P>(ThreadId(self.owner.load(Relaxed) % ThreadId::LIMIT))
+    fn holder_runs(&self, word: u32, waited: u64) -> bool {
+        let owner = ThreadId(self.owner.load(Relaxed) % ThreadId::LIMIT);
+        word & WRITER == 0 || look::may_run_after::<P>(owner, waited)
     }
 
     /// The lock is free and the front demands it: may another thread take it?
