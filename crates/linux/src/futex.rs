@@ -84,7 +84,7 @@ pub fn wake(word: *const AtomicU32, count: u32) -> u32 {
 pub fn holds(word: *const u32, value: u32) -> bool {
     let nowhere = AtomicU32::new(0);
     let _errno = Errno::save();
-    // SAFETY: the kernel reads the word, and a bad address is an error result; it takes the other one as a key.
+    // SAFETY: the kernel reads the word, and a bad address is an error result. The other one is a key.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

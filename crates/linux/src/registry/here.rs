@@ -72,8 +72,8 @@ mod tests {
         }
     }
 
-    /// What the caller hears of a thread that sleeps on the first of its processors: from there, from another one if
-    /// there is, and once the thread is gone.
+    /// What the caller hears of a thread that sleeps on the first of its processors: from there, from another
+    /// one if there is, and once the thread is gone.
     fn answers(view: View) -> (bool, Option<bool>, bool) {
         let shared = Shared(build(view).unwrap());
         std::thread::spawn(move || {
