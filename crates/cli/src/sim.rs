@@ -105,7 +105,8 @@ struct RunArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     writers: Option<f64>,
     /// Sections or episodes of each thread
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole_number::<u64>(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(value_parser = whole_number::<u64>(1..=100_000_000))]
     rounds: u64,
     /// What the kernel tells: true, none, inverted, delayed:TIME or dropped:FRACTION
     #[arg(long, value_name = "HINTS", default_value = "true", value_parser = hints)]
@@ -187,7 +188,8 @@ struct SweepArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     writers: Option<f64>,
     /// Sections or episodes of each thread
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole_number::<u64>(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(value_parser = whole_number::<u64>(1..=100_000_000))]
     rounds: u64,
     /// Each simulation ends after this virtual time, done or not
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
@@ -218,7 +220,8 @@ struct DefaultsArgs {
     )]
     kind: Vec<DefaultKind>,
     /// Numbers of processors
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024", value_parser = whole_number::<u32>(3..=1024))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024")]
+    #[arg(value_parser = whole_number::<u32>(3..=1024))]
     processors: Vec<u32>,
     /// Multiprogramming levels
     #[arg(long, value_name = "LEVEL,...", value_delimiter = ',', default_value = "1,2,4", value_parser = level)]

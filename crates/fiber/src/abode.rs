@@ -7,8 +7,8 @@
 //! fibers that have waited and have not ended (`waited`), and those that others sent there to begin (`sent`).
 //!
 //! # Invariants
-//! - I1. Who has a fiber in hand is alone with it: the carrier that runs it, then who took the token of
-//!   `token.rs` from PARKED, then the list where it lies, then who takes it from there.
+//! - I1. One has a fiber in hand at a time: the carrier that runs it. Then the thread that took the token of
+//!   `token.rs` from PARKED. Then the list where it lies, and the carrier that takes it from there.
 //! - I2. A pinned fiber that has begun is in no list but its home's.
 //! - I3. A fiber is counted at most once, by its home.
 //!

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The turns of a carrier. Every ROUND turns it looks at what it has left alone.
+//! The turns of a carrier. Every ROUND turns it looks at what it has left alone. [`Overdue`] is what the
+//! sentinels know of how long a turn takes; `overdue.rs` acts on it.
 //!
 //! Only the carrier counts, by a load and a store. A sentinel that ends a round sets the low bits by an
 //! atomic or. If the carrier is counting just then, that is lost: so the sentinel says it again a second
 //! later, as long as there is a reason. Checked by `conformance`, loom and shuttle: a twin that says it once
 //! is caught.
 
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform};
 
@@ -65,7 +66,7 @@ const MEMORY_NS: u64 = 5_000_000_000;
 /// What the sentinels have seen of a carrier.
 #[derive(Default)]
 pub struct Overdue {
-    turn: core::sync::atomic::AtomicU32,
+    turn: AtomicU32,
     since: AtomicU64,
     /// Its seat went to another one for that.
     pub replaced: AtomicBool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who has each processor, as far as the program's own switches tell: one of its threads, or another program.
+//! Each processor is had by a thread of the program or by another program. The program's own switches tell
+//! which.
 //!
 //! A thread that is preempted waits where it was. While a thread of the program has that processor, it is
 //! *behind* that one. From the moment when that one leaves, until the next one of the program comes, another

@@ -50,7 +50,7 @@ pub fn state_after<P: Platform>(thread: ThreadId, waited: u64) -> RunState {
 /// HINT: may this thread be running? A thread of which nobody knows may.
 #[inline]
 pub fn may_run<P: Platform>(thread: ThreadId) -> bool {
-    !matches!(P::run_state(thread), RunState::Preempted | RunState::Blocked)
+    may_run_after::<P>(thread, 0)
 }
 
 /// HINT: the same, by [`state_after`].
