@@ -10,21 +10,26 @@ pub struct Block {
     pub kind: String,
     /// Its lines; one that ends with a backslash is one with the next.
     pub lines: Vec<String>,
+    /// Paragraphs between it and the block before.
+    pub gap: usize,
 }
 
 /// The blocks of a page, and what its prose has in backquotes.
 pub fn code(page: &str) -> (Vec<Block>, Vec<String>) {
-    let (mut blocks, mut prose, mut fenced) = (Vec::new(), String::new(), false);
+    let (mut blocks, mut prose, mut fenced) = (Vec::<Block>::new(), String::new(), false);
+    let (mut gap, mut inside) = (0, false);
     let joined = page.replace("\\\n", "");
     for line in joined.lines() {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
             if !fenced {
-                blocks.push(Block { kind: kind.to_string(), lines: Vec::new() });
+                blocks.push(Block { kind: kind.to_string(), lines: Vec::new(), gap });
             }
-            fenced = !fenced;
+            (fenced, gap, inside) = (!fenced, 0, false);
         } else if fenced {
             blocks.last_mut().expect("a fence has begun").lines.push(line.to_string());
         } else {
+            gap += usize::from(!line.is_empty() && !inside);
+            inside = !line.is_empty();
             // What is quoted may go on in the next line, and ends with its paragraph.
             if line.is_empty() && prose.matches('`').count() % 2 == 1 {
                 prose.push('`');
