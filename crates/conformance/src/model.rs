@@ -390,6 +390,10 @@ macro_rules! model {
                 (world().settings.hints == Hints::Mixed).then(crowd)
             }
 
+            fn is_beside_others(_: u64) -> bool {
+                world().settings.hints == Hints::Mixed && Self::choose(RunState::Preempted)
+            }
+
             fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
                 let me = Self::register().0 as usize;
                 let address = std::ptr::from_ref(word) as usize;

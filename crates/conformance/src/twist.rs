@@ -60,6 +60,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
             false => crowd,
         }
     }
+    /// Whether other programs share the processors, instead of this.
+    fn is_beside_others(beside: bool) -> bool {
+        beside != Self::lies()
+    }
     /// The processor time that the process has used instead of this.
     fn cpu_ns(ns: u64) -> u64 {
         ns
@@ -475,6 +479,9 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
     }
     fn crowd(now_ns: u64, awake: u32) -> Option<Crowd> {
         W::crowd(awake, P::crowd(now_ns, awake))
+    }
+    fn is_beside_others(now_ns: u64) -> bool {
+        W::is_beside_others(P::is_beside_others(now_ns))
     }
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         W::sleeps();

@@ -356,6 +356,10 @@ impl Platform for Linux {
         load::crowd(now_ns, awake)
     }
 
+    fn is_beside_others(now_ns: u64) -> bool {
+        load::is_beside_others(now_ns)
+    }
+
     fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
         host::wait(word, expected, deadline)
     }

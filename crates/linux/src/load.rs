@@ -94,6 +94,54 @@ fn tick(now_ns: u64) -> u32 {
     (now_ns >> TICK_SHIFT) as u32
 }
 
+/// The last verdict of [`is_beside_others`] in bit 0; above it when, in ms.
+static VERDICT: AtomicU64 = AtomicU64::new(0);
+/// Processor time idle and of ours at that time, in ns.
+static IDLE: AtomicU64 = AtomicU64::new(0);
+static OWN: AtomicU64 = AtomicU64::new(0);
+/// Milliseconds between two verdicts: four of the units in which the kernel tells idle time.
+const VERDICT_MS: u64 = 40;
+
+/// See [`platform::Platform::is_beside_others`]. Counts time and not threads: nobody knows which threads of
+/// ours sleep. About 10 us each [`VERDICT_MS`].
+pub fn is_beside_others(now_ns: u64) -> bool {
+    let last = VERDICT.load(Relaxed);
+    let ms = now_ns >> 20;
+    if ms.saturating_sub(last >> 1) < VERDICT_MS { last & 1 != 0 } else { judge(last, ms) }
+}
+
+#[cold]
+#[inline(never)]
+fn judge(last: u64, ms: u64) -> bool {
+    // HINT: of two who come at the same time one goes by the old verdict.
+    let claimed = VERDICT.compare_exchange(last, ms << 1 | last & 1, Relaxed, Relaxed).is_ok();
+    let processors = if claimed { machine_is_ours() } else { None };
+    let Some((processors, idle)) = processors.zip(first_line(c"/proc/uptime", idle)) else {
+        return last & 1 != 0;
+    };
+    let own = futex::cpu_ns();
+    let idled = idle.saturating_sub(IDLE.swap(idle, Relaxed));
+    let used = own.saturating_sub(OWN.swap(own, Relaxed));
+    let elapsed = ms - (last >> 1);
+    // What lasted for longer may have been over long ago.
+    let all = processors as u64 * (elapsed << 20);
+    let beside = elapsed < 10 * VERDICT_MS && had_a_part(all, idled + used, last & 1 != 0);
+    VERDICT.store(ms << 1 | beside as u64, Relaxed);
+    beside
+}
+
+/// Did others have more than 3/16 of all processor time, in ns, or half of that if they had it `before`? A thread
+/// that sleeps and wakes often leaves them less than one that spins. The kernel's units make 1/8 at most of nothing.
+fn had_a_part(all: u64, idle_or_ours: u64, before: bool) -> bool {
+    all.saturating_sub(idle_or_ours) > all / 32 * if before { 3 } else { 6 }
+}
+
+/// `350735.47 234388.90`: how long all processors were idle, in ns.
+fn idle(line: &str) -> Option<u64> {
+    let (s, hundredths) = line.split_once(' ')?.1.split_once('.')?;
+    Some((s.parse::<u64>().ok()? * 100 + hundredths.parse::<u64>().ok()?) * 10_000_000)
+}
+
 /// The time of the last yield that [`yield_now_and_then`] made while others' threads could run, in ns.
 static YIELDED: AtomicU64 = AtomicU64::new(0);
 /// How many threads of ours could run then, as of the tick in the upper half.
@@ -137,15 +185,16 @@ fn look(last: Look, tick: u32) -> Look {
 
 /// Threads that can run, of all programs, if the processors that they have are the same as ours.
 fn runnable() -> Option<u32> {
-    let _errno = futex::Errno::save();
+    machine_is_ours()?;
+    first_line(c"/proc/loadavg", running)
+}
+
+/// The machine's processors, if this program may use all of them.
+fn machine_is_ours() -> Option<u32> {
     if !processors::standard_descriptors_are_open() {
         return None;
     }
-    let processors = machine()?;
-    if processors::affinity() < processors {
-        return None;
-    }
-    first_line(c"/proc/loadavg", running)
+    machine().filter(|&processors| processors::affinity() >= processors)
 }
 
 /// Processors of the machine, looked at again when ours have changed.
@@ -162,6 +211,7 @@ fn machine() -> Option<u32> {
 
 /// What `parse` makes of the file's first line. Small, and no cancellation point.
 fn first_line<T>(file: &CStr, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let _errno = futex::Errno::save();
     let mut buffer = [0u8; 256];
     // SAFETY: a C string, and a buffer of the size told; the descriptor is ours.
     let got = unsafe {
@@ -203,6 +253,11 @@ mod tests {
         assert_eq!(running("0.20 0.18 0.12"), None);
         assert_eq!(running(""), None);
         assert_eq!(running("0.20 0.18 0.12 x/112 14384"), None);
+        assert_eq!(idle("350735.47 234388.90"), Some(234_388_900_000_000));
+        assert_eq!(idle("350735.47"), None);
+        assert_eq!(idle("350735.47 x.90"), None);
+        assert!(had_a_part(160, 129, false) && !had_a_part(160, 130, false) && !had_a_part(160, 170, false));
+        assert!(had_a_part(160, 144, true) && !had_a_part(160, 145, true));
         assert_eq!(online("0"), Some(1));
         assert_eq!(online("0-3,8,10-11"), Some(7));
         assert_eq!(online(""), None);

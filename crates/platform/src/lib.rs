@@ -287,6 +287,13 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         None
     }
 
+    /// HINT: did other programs run for a quarter of the machine's processor time of late? False where nobody
+    /// can tell.
+    fn is_beside_others(now_ns: u64) -> bool {
+        let _ = now_ns;
+        false
+    }
+
     /// Sleeps until woken, if `*word == expected`. May return [`Wait::Woken`] with no cause.
     fn wait(word: &Self::AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait;
 

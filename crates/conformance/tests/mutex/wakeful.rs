@@ -261,6 +261,86 @@ mod crowded {
     }
 }
 
+/// Other programs share the few processors: nobody spins (W1, W5).
+mod beside {
+    use super::*;
+    use conformance::twist::Twist;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use sync::mutex::RawMutex;
+
+    static PAUSED: AtomicBool = AtomicBool::new(false);
+    static SLEPT: AtomicBool = AtomicBool::new(false);
+
+    /// The view shows each holder running. `BESIDE`: and yet there are others.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Shared<const BESIDE: bool>;
+
+    impl<const BESIDE: bool> Twist for Shared<BESIDE> {
+        fn run_state(_: RunState) -> RunState {
+            RunState::Running
+        }
+        fn room(_: bool) -> bool {
+            false
+        }
+        fn is_beside_others(_: bool) -> bool {
+            BESIDE
+        }
+        fn pauses() {
+            PAUSED.fetch_or(!SLEPT.load(SeqCst), SeqCst);
+        }
+        fn sleeps() {
+            SLEPT.store(true, SeqCst);
+        }
+    }
+
+    /// Does a waiter of a held lock pause before it sleeps?
+    fn pauses_first<const BESIDE: bool>() -> bool {
+        type M<const BESIDE: bool> = Twisted<Linux, Shared<BESIDE>>;
+        let lock = Wakeful::<M<BESIDE>>::new();
+        let locked = || {
+            // SAFETY: released by who calls.
+            unsafe { lock.lock(&()) };
+        };
+        // SAFETY: acquired by who calls.
+        let unlocked = || unsafe { lock.unlock(&()) };
+        locked();
+        PAUSED.store(false, SeqCst);
+        SLEPT.store(false, SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                locked();
+                unlocked();
+            });
+            while !SLEPT.load(SeqCst) && !PAUSED.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            unlocked();
+        });
+        PAUSED.load(SeqCst)
+    }
+
+    #[test]
+    fn nobody_spins() {
+        assert!(!pauses_first::<true>());
+        assert!(pauses_first::<false>(), "without others they do");
+    }
+
+    #[test]
+    fn loom_three() {
+        type L = Twisted<Loom, Shared<true>>;
+        loom("wakeful, beside others, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    #[test]
+    fn shuttle_exclusion() {
+        type S = Twisted<Shuttle, Shared<true>>;
+        shuttle("wakeful, beside others", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful, beside others, timed", 100, || {
+            bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000);
+        });
+    }
+}
+
 /// Where a scheduler listens, holders tell (S1 to S5), and those who wait hand off.
 mod listened {
     use super::*;

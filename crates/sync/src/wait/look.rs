@@ -37,6 +37,12 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
     P::roomy() && !is_crowded::<N, P>(now)
 }
 
+/// HINT: do other programs share few processors with more threads of ours than these? What spinning costs
+/// there stands in `docs/design/mutex.md`.
+pub fn is_beside_others<P: Platform>(now: u64) -> bool {
+    !P::roomy() && P::is_beside_others(now)
+}
+
 /// HINT: the state of a thread that the caller has waited for, for so many ns. If no view watches it, and it
 /// was last on the caller's processor, it does not run ([`Platform::last_here`]). That costs a system call,
 /// so a waiter of less than a switch does not ask.

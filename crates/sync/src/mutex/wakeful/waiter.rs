@@ -60,6 +60,9 @@
 //! Nobody may know whether the holder runs, or other programs take most of each processor
 //! ([`look::is_crowded`]), so that it may not run for long. Then each wait of W1 and W5 that was in vain
 //! halves the next ([`crate::wait::vain`]).
+//!
+//! Beside other programs on few processors ([`look::is_beside_others`]) nobody spins: an arrival joins the
+//! line at once, and the standby sleeps on the word at its first look at a held lock.
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
@@ -133,6 +136,8 @@ pub struct Waiter<P: Platform> {
     pub passed: bool,
     /// Other programs take most of each processor, the holder's too: it spins as in the dark (W1, W5).
     pub crowded: bool,
+    /// Other programs share the few processors: it does not spin (W1, W5).
+    pub beside: bool,
     /// It has handed its processor off to this holder (W9).
     pub handed: bool,
 }
@@ -155,6 +160,7 @@ impl<P: Platform> Waiter<P> {
             awake,
             passed: false,
             crowded,
+            beside: !awake && look::is_beside_others::<P>(now),
             handed: false,
         }
     }
@@ -301,7 +307,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let unknown = state == RunState::Unknown || waiter.crowded;
         // A holder without a processor is no rival.
         waiter.rival = running.then_some(owner(word));
-        let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
+        let open = waiter.stance != Stance::Hot && word & HANDOFF == 0 && !waiter.beside;
         match &mut waiter.role {
             Role::Standby(_) => self.stand_by(word, waiter, state, now),
             Role::Relay => {
@@ -469,7 +475,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let Role::Standby(standby) = &mut waiter.role else { return };
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown || waiter.crowded;
-        let limit = if dark {
+        let limit = if waiter.beside {
+            0
+        } else if dark {
             in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>())
         } else if waiter.awake {
             // It demands the lock before.
@@ -489,7 +497,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         } else if !running {
             self.sleep_on_word(word, waiter.deadline);
         } else if let Some(demanded) = standby.demanded {
-            if now < demanded + if dark { limit } else { limits::turn::<P>() } {
+            if now < demanded + if dark || waiter.beside { limit } else { limits::turn::<P>() } {
                 P::pause();
             } else {
                 self.sleep_on_word(word, waiter.deadline);
