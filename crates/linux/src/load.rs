@@ -119,7 +119,7 @@ fn judge(last: u64, ms: u64) -> bool {
     let Some((processors, idle)) = processors.zip(first_line(c"/proc/uptime", idle)) else {
         return last & 1 != 0;
     };
-    let own = futex::cpu_ns();
+    let (own, ms) = (futex::cpu_ns(), futex::now_ns() >> 20);
     let idled = idle.saturating_sub(IDLE.swap(idle, Relaxed));
     let used = own.saturating_sub(OWN.swap(own, Relaxed));
     let elapsed = ms - (last >> 1);

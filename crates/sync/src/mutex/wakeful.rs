@@ -84,6 +84,7 @@
 //! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins
 //! without acquire, without release, with lost wake-ups, and that promote or pass without telling.
 
+mod futex;
 mod limits;
 mod line;
 mod published;

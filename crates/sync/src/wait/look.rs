@@ -37,10 +37,10 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
     P::roomy() && !is_crowded::<N, P>(now)
 }
 
-/// HINT: do other programs share few processors with more threads of ours than these? What spinning costs
-/// there stands in `docs/design/mutex.md`.
-pub fn is_beside_others<P: Platform>(now: u64) -> bool {
-    !P::roomy() && P::is_beside_others(now)
+/// HINT: do other programs share few processors with more threads of ours than these? Not asked where a
+/// scheduler goes by what the threads say.
+pub fn is_beside_others<N: Preemption, P: Platform>(now: u64) -> bool {
+    !P::roomy() && !(N::PUBLISHES && P::hands_off()) && P::is_beside_others(now)
 }
 
 /// HINT: the state of a thread that the caller has waited for, for so many ns. If no view watches it, and it

@@ -37,6 +37,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             let me = wait::shield::<N, P>();
             loop {
                 word = self.word.load(Relaxed);
+                self.end_futex(waiter);
                 if word & LOCKED == 0 {
                     if self.take(word, waiter) {
                         return;

@@ -57,17 +57,16 @@
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
 //!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
+//! Beside other programs a waiter sleeps on the word at once: see [`super::futex`].
+//!
 //! Nobody may know whether the holder runs, or other programs take most of each processor
 //! ([`look::is_crowded`]), so that it may not run for long. Then each wait of W1 and W5 that was in vain
 //! halves the next ([`crate::wait::vain`]).
-//!
-//! Beside other programs on few processors ([`look::is_beside_others`]) nobody spins: an arrival joins the
-//! line at once, and the standby sleeps on the word at its first look at a held lock.
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
 
 use super::share::{self, in_the_dark, is_sharing, learn, try_share};
-use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, Wakeful, limits, line, owner};
+use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, STANDBY, Wakeful, limits, line, owner};
 use crate::wait::look::{self, pause_until};
 use crate::wait::room::Stay;
 use crate::wait::{self, Preemption, publish};
@@ -119,7 +118,7 @@ pub enum Stance {
 /// What a waiting thread knows of its wait. Times in ns.
 pub struct Waiter<P: Platform> {
     me: ThreadId,
-    deadline: Option<Deadline>,
+    pub deadline: Option<Deadline>,
     arrived: u64,
     place: Place<P>,
     pub role: Role,
@@ -136,10 +135,12 @@ pub struct Waiter<P: Platform> {
     pub passed: bool,
     /// Other programs take most of each processor, the holder's too: it spins as in the dark (W1, W5).
     pub crowded: bool,
-    /// Other programs share the few processors: it does not spin (W1, W5).
-    pub beside: bool,
     /// It has handed its processor off to this holder (W9).
     pub handed: bool,
+    /// Other programs share the few processors (F1).
+    pub beside: bool,
+    /// It has slept on the word where others may, too (F2, F3).
+    pub roused: bool,
 }
 
 impl<P: Platform> Waiter<P> {
@@ -147,21 +148,27 @@ impl<P: Platform> Waiter<P> {
         let queues = deadline.is_none() && line::may_join::<P>(me);
         let crowded = look::is_crowded::<N, P>(now);
         let awake = queues && !crowded && P::roomy();
+        let beside = look::is_beside_others::<N, P>(now);
         Self {
             me,
             deadline,
             arrived: now,
             place: if queues { Place::Line } else { Place::None },
             role: Role::Arrival { dark: false },
-            stance: if awake || share::shares::<P>(me, now) { Stance::Sharing } else { Stance::Choosy },
+            stance: if awake || beside || share::shares::<P>(me, now) {
+                Stance::Sharing
+            } else {
+                Stance::Choosy
+            },
             rival: awake.then_some(ThreadId::NONE),
             grace: None,
             nap: limits::nap::<P>(),
             awake,
             passed: false,
             crowded,
-            beside: !awake && look::is_beside_others::<P>(now),
             handed: false,
+            beside,
+            roused: false,
         }
     }
 
@@ -264,6 +271,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             if !waiter.is_standby() && self.purge(word) {
                 continue;
             }
+            if word & STANDBY != 0 {
+                self.end_futex(waiter);
+            }
             if matches!(waiter.role, Role::Relay) && word & HANDOFF == 0 {
                 // Q4. It is the other's turn.
                 self.promote(ThreadId::NONE);
@@ -307,9 +317,11 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let unknown = state == RunState::Unknown || waiter.crowded;
         // A holder without a processor is no rival.
         waiter.rival = running.then_some(owner(word));
-        let open = waiter.stance != Stance::Hot && word & HANDOFF == 0 && !waiter.beside;
+        let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
+        let futex = waiter.is_futex(word);
         match &mut waiter.role {
             Role::Standby(_) => self.stand_by(word, waiter, state, now),
+            Role::Arrival { .. } if futex => self.sleep_as_futex(word, waiter),
             Role::Relay => {
                 // Somebody else has barged in.
                 if self.word.compare_exchange(word, word & !RELAY, Relaxed, Relaxed).is_ok() {
@@ -369,7 +381,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     /// A2, A3.
     fn try_take(&self, word: u32, waiter: &mut Waiter<P>) -> bool {
-        let mine = LOCKED | P::stamp() & OWNER;
+        // F2.
+        let mine = LOCKED | P::stamp() & OWNER | if waiter.roused { KICK } else { 0 };
         let new = if !waiter.is_standby() {
             // The standby did not come within the grace: it is not awake. It will ask again. Another thread's
             // relay tells from HANDOFF whether the standby has the lock, so that only its owner may clear it.
@@ -475,9 +488,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let Role::Standby(standby) = &mut waiter.role else { return };
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
         let dark = state == RunState::Unknown || waiter.crowded;
-        let limit = if waiter.beside {
-            0
-        } else if dark {
+        let limit = if dark {
             in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>())
         } else if waiter.awake {
             // It demands the lock before.
@@ -495,12 +506,12 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             standby.demanded = Some(now);
             waiter.grace = None;
         } else if !running {
-            self.sleep_on_word(word, waiter.deadline);
+            self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
         } else if let Some(demanded) = standby.demanded {
-            if now < demanded + if dark || waiter.beside { limit } else { limits::turn::<P>() } {
+            if now < demanded + if dark { limit } else { limits::turn::<P>() } {
                 P::pause();
             } else {
-                self.sleep_on_word(word, waiter.deadline);
+                self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
             }
         } else if waiter.stance == Stance::Hot {
             P::nap_beside(&self.word, waiter.nap);
@@ -516,12 +527,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 standby.vain = true;
                 learn::<P>(waiter.me, share::STANDBY, true);
             }
-            self.sleep_on_word(word, waiter.deadline);
+            self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
         }
     }
 
-    /// W5. Sleeps until the release, unless the word changes first.
-    fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>) {
+    /// W5, F1. Sleeps until the release, unless the word changes first. Others may sleep here if KICK is set.
+    pub(super) fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>, roused: &mut bool) {
+        *roused |= word & KICK != 0;
         if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
             return;
         }
@@ -537,6 +549,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     /// G2. Gives back every duty.
     pub(super) fn resign(&self, waiter: &mut Waiter<P>) {
+        self.end_futex(waiter);
         let role = core::mem::replace(&mut waiter.role, Role::Arrival { dark: false });
         let mut word = self.word.load(Relaxed);
         match role {
@@ -557,6 +570,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 let freed = self.word.compare_exchange_weak(word, new, Release, Relaxed);
                 if N::PUBLISHES && freed.is_ok() {
                     publish::let_go::<P>(owner(word));
+                }
+                if freed.is_ok() && word & KICK != 0 {
+                    // F3: others may go by KICK, too.
+                    P::wake(&self.word, u32::MAX);
                 }
                 match freed {
                     Ok(_) if alone || word & RELAY != 0 => return,
