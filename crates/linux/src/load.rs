@@ -94,46 +94,55 @@ fn tick(now_ns: u64) -> u32 {
     (now_ns >> TICK_SHIFT) as u32
 }
 
-/// The last verdict of [`is_beside_others`] in bit 0; above it when, in ms.
+/// For how many verdicts of [`is_beside_others`] it stays true, in the bits of [`STAYS`]; above them when the
+/// last one was, in ms.
 static VERDICT: AtomicU64 = AtomicU64::new(0);
 /// Processor time idle and of ours at that time, in ns.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 static OWN: AtomicU64 = AtomicU64::new(0);
 /// Milliseconds between two verdicts: four of the units in which the kernel tells idle time.
 const VERDICT_MS: u64 = 40;
+/// Verdicts for which others stay: who sleeps and wakes often leaves them little for tens of ms.
+const STAYS: u64 = 7;
+const TIME_SHIFT: u32 = STAYS.count_ones();
 
 /// See [`platform::Platform::is_beside_others`]. Counts time and not threads: nobody knows which threads of
 /// ours sleep. About 10 us each [`VERDICT_MS`].
 pub fn is_beside_others(now_ns: u64) -> bool {
     let last = VERDICT.load(Relaxed);
     let ms = now_ns >> 20;
-    if ms.saturating_sub(last >> 1) < VERDICT_MS { last & 1 != 0 } else { judge(last, ms) }
+    if ms.saturating_sub(last >> TIME_SHIFT) < VERDICT_MS { last & STAYS != 0 } else { judge(last, ms) }
 }
 
 #[cold]
 #[inline(never)]
 fn judge(last: u64, ms: u64) -> bool {
     // HINT: of two who come at the same time one goes by the old verdict.
-    let claimed = VERDICT.compare_exchange(last, ms << 1 | last & 1, Relaxed, Relaxed).is_ok();
+    let claim = ms << TIME_SHIFT | last & STAYS;
+    let claimed = VERDICT.compare_exchange(last, claim, Relaxed, Relaxed).is_ok();
     let processors = if claimed { machine_is_ours() } else { None };
     let Some((processors, idle)) = processors.zip(first_line(c"/proc/uptime", idle)) else {
-        return last & 1 != 0;
+        return last & STAYS != 0;
     };
     let (own, ms) = (futex::cpu_ns(), futex::now_ns() >> 20);
     let idled = idle.saturating_sub(IDLE.swap(idle, Relaxed));
     let used = own.saturating_sub(OWN.swap(own, Relaxed));
-    let elapsed = ms - (last >> 1);
-    // What lasted for longer may have been over long ago.
-    let all = processors as u64 * (elapsed << 20);
-    let beside = elapsed < 10 * VERDICT_MS && had_a_part(all, idled + used, last & 1 != 0);
-    VERDICT.store(ms << 1 | beside as u64, Relaxed);
-    beside
+    let elapsed = ms - (last >> TIME_SHIFT);
+    let stays = if elapsed >= 10 * VERDICT_MS {
+        // What lasted for so long may have been over long ago.
+        0
+    } else if had_a_part(processors as u64 * (elapsed << 20), idled + used) {
+        STAYS
+    } else {
+        (last & STAYS).saturating_sub(1)
+    };
+    VERDICT.store(ms << TIME_SHIFT | stays, Relaxed);
+    stays != 0
 }
 
-/// Did others have more than 3/16 of all processor time, in ns, or half of that if they had it `before`? A thread
-/// that sleeps and wakes often leaves them less than one that spins. The kernel's units make 1/8 at most of nothing.
-fn had_a_part(all: u64, idle_or_ours: u64, before: bool) -> bool {
-    all.saturating_sub(idle_or_ours) > all / 32 * if before { 3 } else { 6 }
+/// Did others have more than 3/16 of all processor time, in ns? The kernel's units make 1/8 at most of nothing.
+fn had_a_part(all: u64, idle_or_ours: u64) -> bool {
+    all.saturating_sub(idle_or_ours) > all / 16 * 3
 }
 
 /// `350735.47 234388.90`: how long all processors were idle, in ns.
@@ -256,8 +265,7 @@ mod tests {
         assert_eq!(idle("350735.47 234388.90"), Some(234_388_900_000_000));
         assert_eq!(idle("350735.47"), None);
         assert_eq!(idle("350735.47 x.90"), None);
-        assert!(had_a_part(160, 129, false) && !had_a_part(160, 130, false) && !had_a_part(160, 170, false));
-        assert!(had_a_part(160, 144, true) && !had_a_part(160, 145, true));
+        assert!(had_a_part(160, 129) && !had_a_part(160, 130) && !had_a_part(160, 170));
         assert_eq!(online("0"), Some(1));
         assert_eq!(online("0-3,8,10-11"), Some(7));
         assert_eq!(online(""), None);
