@@ -48,6 +48,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn processors(count: u32) -> u32 {
         count
     }
+    /// What a compare-and-swap of a word of 32 bits writes instead of `new`.
+    fn stored(_old: u32, new: u32) -> u32 {
+        new
+    }
     /// So many are woken where this many should be.
     fn wakes(count: u32) -> u32 {
         count
@@ -337,6 +341,7 @@ impl<T: Copy, A: Atomic<T>, W: Twist> Atomic<T> for Bent<A, W> {
         if W::swaps() { self.0.swap(value, W::order(order)) } else { self.0.load(Ordering::Relaxed) }
     }
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        let new = stored::<T, W>(current, new);
         self.0.compare_exchange(current, new, W::order(success), W::order(failure))
     }
     fn compare_exchange_weak(
@@ -346,7 +351,20 @@ impl<T: Copy, A: Atomic<T>, W: Twist> Atomic<T> for Bent<A, W> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<T, T> {
+        let new = stored::<T, W>(current, new);
         self.0.compare_exchange_weak(current, new, W::order(success), W::order(failure))
+    }
+}
+
+/// [`Twist::stored`], of what has 32 bits.
+fn stored<T: Copy, W: Twist>(old: T, new: T) -> T {
+    if size_of::<T>() != size_of::<u32>() {
+        return new;
+    }
+    // SAFETY: an integer of this size is a `u32`, and there is no pointer of it here.
+    unsafe {
+        let bits = |value: &T| std::mem::transmute_copy::<T, u32>(value);
+        std::mem::transmute_copy::<u32, T>(&W::stored(bits(&old), bits(&new)))
     }
 }
 

@@ -140,7 +140,7 @@ fn judge(last: u64, ms: u64) -> bool {
     stays != 0
 }
 
-/// Did others have more than 3/16 of all processor time, in ns? The kernel's units make 1/8 at most of nothing.
+/// Did others have more than 3/16 of all processor time, in ns? The kernel's units make 1/8 at most of none.
 fn had_a_part(all: u64, idle_or_ours: u64) -> bool {
     all.saturating_sub(idle_or_ours) > all / 16 * 3
 }

@@ -261,8 +261,8 @@ mod crowded {
     }
 }
 
-/// Other programs share the few processors: nobody spins (W1, W5).
-mod beside {
+/// F1 to F3: other programs share the few processors, and waiters sleep on the word.
+mod futex {
     use super::*;
     use conformance::twist::Twist;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -328,15 +328,81 @@ mod beside {
     #[test]
     fn loom_three() {
         type L = Twisted<Loom, Shared<true>>;
-        loom("wakeful, beside others, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+        loom("wakeful, futex, three", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
+    }
+
+    /// Each waiter hears something else, so that the role is taken beside sleepers of F1.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Few;
+
+    impl Twist for Few {
+        fn room(_: bool) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn loom_mixed() {
+        type L = Twisted<Loom, Few>;
+        loom("wakeful, futex or not, three", 3, 1_000, || bodies::exclusion::<L, Wakeful<L>>(3, 1));
+        loom("wakeful, futex or not, timed", 2, 500, || bodies::timing::<L, Wakeful<L>>(3, 1, 2_000_000));
     }
 
     #[test]
     fn shuttle_exclusion() {
         type S = Twisted<Shuttle, Shared<true>>;
-        shuttle("wakeful, beside others", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
-        shuttle("wakeful, beside others, timed", 100, || {
-            bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000);
+        type M = Twisted<Shuttle, Few>;
+        shuttle("wakeful, futex", 100, || bodies::exclusion::<S, Wakeful<S>>(5, 4));
+        shuttle("wakeful, futex, timed", 100, || bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000));
+        shuttle("wakeful, futex or not", 200, || bodies::exclusion::<M, Wakeful<M>>(5, 4));
+        shuttle("wakeful, futex or not, timed", 200, || {
+            bodies::timing::<M, Wakeful<M>>(5, 3, 2_000_000);
+        });
+    }
+
+    /// F2 without KICK: who was woken takes the lock as an arrival does.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Forgets;
+
+    impl Twist for Forgets {
+        fn room(_: bool) -> bool {
+            false
+        }
+        fn is_beside_others(_: bool) -> bool {
+            true
+        }
+        fn stored(old: u32, new: u32) -> u32 {
+            let takes = old & LOCKED == 0 && new & (LOCKED | KICK | STANDBY) == LOCKED | KICK;
+            if takes { new & !KICK } else { new }
+        }
+    }
+
+    /// F3 without its wake.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Leaves;
+
+    impl Twist for Leaves {
+        fn room(_: bool) -> bool {
+            false
+        }
+        fn wakes(count: u32) -> u32 {
+            if count == u32::MAX { 0 } else { count }
+        }
+    }
+
+    #[test]
+    fn twins() {
+        type L = Twisted<Loom, Forgets>;
+        type S = Twisted<Shuttle, Forgets>;
+        type M = Twisted<Shuttle, Leaves>;
+        let settings = |hints| Settings { hints, ..Settings::default() };
+        let preempted = settings(Hints::Always(RunState::Preempted));
+        conformance::loom::finds(preempted, "F2 without KICK", || bodies::exclusion::<L, Wakeful<L>>(3, 1));
+        conformance::shuttle::finds(preempted, "F2 without KICK", || {
+            bodies::exclusion::<S, Wakeful<S>>(4, 2);
+        });
+        conformance::shuttle::finds(settings(Hints::Mixed), "F3 without its wake", || {
+            bodies::exclusion::<M, Wakeful<M>>(5, 3);
         });
     }
 }

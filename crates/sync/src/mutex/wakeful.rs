@@ -5,7 +5,7 @@
 //! spin starves its holder of a processor. This one does neither. A few running threads contend for it, one
 //! *standby* watches, and all others sleep in a *line*. While the holder runs and comes back at once, the
 //! lock stays with it: to move the lock and its data costs more than the section. The standby takes the
-//! lock over by the clock. When the holder does not run, nobody spins.
+//! lock over by the clock. When the holder does not run, nobody spins. Beside other programs it is a futex.
 //!
 //! ```text
 //!              barges, if it comes at the right moment (A2)
@@ -15,15 +15,15 @@
 //! ```
 //!
 //! Choose `native` where no timer may wake an idle processor. Its parts: [`waiter`] (W, G), [`line`] (Q, P),
-//! [`queue`] (processors for all, W8), [`share`] (W3's memory, W4), [`limits`] (all times), [`published`]
-//! (where a scheduler listens).
+//! [`queue`] (processors for all, W8), [`futex`] (other programs, F), [`share`] (W3's memory, W4), [`limits`]
+//! (all times), [`published`] (where a scheduler listens).
 //!
 //! # State
 //! | bits | name | meaning |
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word, and a release wakes it. Stays beside HANDOFF (R1, W7) |
+//! | 2 | KICK | the standby sleeps on this word, or others by F1; a release wakes one. Stays beside HANDOFF |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
 //! | 7 | RELAY | a thread stepped aside, set this, and will promote the next standby |
@@ -33,7 +33,7 @@
 //! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
 //! OWNER. `f` is a guess at the free word: the value that the thread last found free (A2), of any lock; at
 //! first 0. The thread's *stamp* ([`Platform::stamp`]) keeps `f`, without HANDOFF, and its id. If the guess
-//! is wrong, A2 follows. So a lock with sleepers costs no more. A stamp with KICK equals no word that
+//! is wrong, A2 follows. So a lock with sleepers costs no more. A stamp with HANDOFF equals no word that
 //! occurs: it marks a thread that publishes ([`published`]).
 //!
 //! # Invariants
@@ -43,7 +43,8 @@
 //!   leaves the role to: until its Q3 the relay if RELAY was set, else the thread of that step; then the
 //!   thread whose STATE is PROMOTED. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
-//! - I5. Only the standby sets KICK, on a held word, before it sleeps. A free word with KICK has HANDOFF.
+//! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). A free word with KICK has
+//!   HANDOFF.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
 //!
 //! # Protocol
@@ -54,14 +55,12 @@
 //! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY; then Q3, unless RELAY was set (Q4) |
 //! | | | if nobody is in line, it clears all but LOCKED and OWNER, and that is all |
 //! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
-//! | R2 | holder | wakes the word if KICK was set: only the standby sleeps there |
+//! | R2 | holder | wakes one who sleeps on the word, if KICK was set |
 //! | R3 | anybody | about to wait elsewhere: ends the standby's nap at a free lock ([`RawMutex::leaving`]) |
 //! | N1 | all, in `-np` | asks not to be preempted ([`wait::shield`]), from before A1, A2 or A3 until R1 |
-//!
 //! # Memory order
 //! R1 release -> A1, A2, A3 acquire publishes the protected data. All other changes of the word are
 //! read-modify-writes, which continue the release sequence. The line's orderings stand in [`line`].
-//!
 //! # Under the scheduler
 //! - *Holder preempted or blocked*: arrivals queue at once, the standby sleeps, and processors are free.
 //! - *Standby preempted*: the lock is left to it for a grace, and then others take it (W7).
@@ -71,15 +70,13 @@
 //!   another GENERATION, clears all but LOCKED and OWNER, and takes the role. What another thread of the
 //!   parent held stays held in the child, as with the C library's.
 //! - *Signal handler*: if its thread is in a line, it waits in a room (W2); for that same lock, for ever.
-//!
 //! # Fairness and space
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. So a thread in line waits for one turn for each thread before it, the
 //! standby among them, if each standby runs, at one of its demands, before the others' grace is over, and
-//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted.
-//!
-//! # Rejected
-//! `docs/design/mutex.md` has the sources, what was tried and dropped, and the measurements.
+//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted. By F1
+//! there is no bound.
+//! # Rejected: see `docs/design/mutex.md`, which has the sources and the measurements, too
 //! # Checked by
 //! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins
 //! without acquire, without release, with lost wake-ups, and that promote or pass without telling.

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The default mutex beside other programs: its waiters sleep on the word, as on a C library's mutex. The steps
-//! F1 to F3.
+//! The default mutex beside other programs: its waiters sleep on the word, as on a C library's mutex. The
+//! steps F1 to F3.
 //!
-//! A line keeps all but two threads asleep. Where other programs share the processors, that is too few awake: of
-//! two awake threads one may wait for a processor, and the other one's processor goes to others when it sleeps.
-//! A program that wakes a thread at each release has up to twice the processor time, and its throughput (the
-//! measurements: `docs/design/mutex.md`). So the line and the role rest, and fairness is a futex's: none.
+//! A line keeps all but two threads asleep. Where other programs share the processors, that is too few awake:
+//! while one waits for its processor, the other one's goes to others whenever that sleeps. A program that
+//! wakes a thread at each release gets up to twice the processor time (`docs/design/mutex.md` has the
+//! numbers). So the line and the role rest. The lock is as unfair as a futex then.
 //!
 //! ```text
-//!   arrival -- KICK --> asleep on the word -- R2 --> takes the lock, with KICK --> holder -- R1, R2 --> the next
-//!                          ^                     |
-//!                          '----- it is held ----'
+//!   arrival - KICK -> asleep on the word - R2 -> takes the lock, with KICK -> holder - R1, R2 -> the next
+//!                             ^              |
+//!                             '- it is held -'
 //! ```
 //!
-//! - F1. An arrival beside a held lock without STANDBY sets KICK and sleeps on the word, if other programs share
-//!   few processors ([`look::is_beside_others`](crate::wait::look::is_beside_others)) or KICK is set already.
+//! - F1. An arrival beside a held lock without STANDBY sets KICK and sleeps on the word, if other programs
+//!   share few processors ([`is_beside_others`](crate::wait::look::is_beside_others)), or KICK is set already.
 //! - F2. Whom R2 has woken takes the lock with KICK, or does F1 again: others may sleep, and R1 cleared KICK.
 //!   So while somebody sleeps by F1, KICK is set, or a woken thread is on its way.
-//! - F3. Whom R2 has woken wakes all sleepers, if it finds STANDBY, or leaves at its deadline. They are waiters
-//!   as others then. A standby that leaves (G2) wakes all, too. So the role may be taken at any time: R2 wakes
-//!   its standby, or a thread that does F3.
+//! - F3. Whom R2 has woken wakes all sleepers if it finds STANDBY, or leaves at its deadline. Then they are
+//!   waiters as others. A standby that leaves (G2) wakes all, too. So the role may be taken at any time: R2
+//!   wakes its standby, or a thread that does F3.
 //!
-//! A word with KICK and without STANDBY is held, by R1. So no stamp has that, and each release of it is R1's
-//! slow path.
+//! A word with KICK and without STANDBY is held, by R1. So no stamp has that, and its release is R1's slow
+//! path.
 
 use platform::Platform;
 

@@ -2,8 +2,8 @@
 //! The default mutex where a scheduler listens: its holders tell that they are, by the steps S1 to S5 of
 //! [`publish`].
 //!
-//! A thread that publishes has PUBLISHES in its stamp. That is HANDOFF without STANDBY, which no word ever has
-//! (I4). So the compare-and-swap of A1, and the first one of R1, fail, and the slow paths
+//! A thread that publishes has PUBLISHES in its stamp. That is HANDOFF without STANDBY, which no word ever
+//! has (I4). So the compare-and-swap of A1, and the first one of R1, fail, and the slow paths
 //! tell. The fast paths know nothing of it, and take not one instruction for it.
 //!
 //! - P0. A thread begins to publish on its first slow path of `lock` while [`Platform::hands_off`] is true.
