@@ -74,8 +74,7 @@
 //! 4 bytes. The line is served oldest first, one a *turn*: [`limits::turn`], twice that if the holder does
 //! not run, and what the kernel adds. So a thread in line waits for one turn for each thread before it, the
 //! standby among them, if each standby runs, at one of its demands, before the others' grace is over, and
-//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 whenever it is the next and preempted. By F1
-//! there is no bound.
+//! nobody uses `try_lock`. P2 passes a waiter once at most, P1 if it is next and preempted. F1 has no bound.
 //! # Rejected: see `docs/design/mutex.md`, which has the sources and the measurements, too
 //! # Checked by
 //! `conformance`: real threads, loom, shuttle, with all hints, deadlines, rooms and forks. It catches twins

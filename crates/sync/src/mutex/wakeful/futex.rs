@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - F1. An arrival beside a held lock without STANDBY sets KICK and sleeps on the word, if other programs
-//!   share few processors ([`is_beside_others`](crate::wait::look::is_beside_others)), or KICK is set already.
+//!   share few processors (`look::is_beside_others`), or KICK is set already.
 //! - F2. Whom R2 has woken takes the lock with KICK, or does F1 again: others may sleep, and R1 cleared KICK.
 //!   So while somebody sleeps by F1, KICK is set, or a woken thread is on its way.
 //! - F3. Whom R2 has woken wakes all sleepers if it finds STANDBY, or leaves at its deadline. Then they are
