@@ -40,7 +40,8 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
 /// HINT: do other programs share few processors with more threads of ours than these? Not asked where a
 /// scheduler goes by what the threads say.
 pub fn is_beside_others<N: Preemption, P: Platform>(now: u64) -> bool {
-    !P::roomy() && !(N::PUBLISHES && P::hands_off()) && P::is_beside_others(now)
+    let told = N::PUBLISHES && P::hands_off();
+    !told && !P::roomy() && P::is_beside_others(now)
 }
 
 /// HINT: the state of a thread that the caller has waited for, for so many ns. If no view watches it, and it
