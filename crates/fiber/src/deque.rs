@@ -103,7 +103,7 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
     #[inline]
     pub unsafe fn push(&self, entry: *mut T) -> bool {
         let bottom = self.bottom.load(Relaxed);
-        // ORDER: Acquire, pairs with T1: the entry whose slot is written anew has been read.
+        // ORDER: Acquire, pairs with T1 and T2: the entry whose slot is written anew has been read.
         if bottom.wrapping_sub(self.top.load(Acquire)) as usize >= CAPACITY - 1 {
             return false;
         }
@@ -151,8 +151,8 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
         // SAFETY: released below, once.
         unsafe { self.thieves.lock(&()) };
         let entry = if after(self.top.load(Relaxed), last) {
-            // ORDER: Release, as P1.
-            self.bottom.store(last.wrapping_add(1), Release);
+            // Nobody takes an entry by this value: `top` is as great, and only grows.
+            self.bottom.store(last.wrapping_add(1), Relaxed);
             None
         } else {
             Some(self.slot(last).load(Relaxed))
@@ -194,6 +194,7 @@ impl<P: Fences, T: 'static, const CAPACITY: usize> Deque<P, T, CAPACITY> {
         self.top.store(top.wrapping_add(1), Release);
         // ORDER: Acquire (T1), pairs with P1.
         let entry = if !fenced() || after(top.wrapping_add(1), self.bottom.load(Acquire)) {
+            // ORDER: Release (T2), as T1.
             self.top.store(top, Release);
             None
         } else {

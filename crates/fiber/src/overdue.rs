@@ -11,8 +11,12 @@
 //! The sentinel looks at the carriers' turns. While nothing waits it looks rarely, and never while nobody
 //! runs. So a program whose fibers reach safe points has no carrier more than it has processors.
 //!
+//! Where what waits computes for long as well, nothing is gained by that, and fibers are pinned to more
+//! carriers. So each replacement in vain doubles the pause before the next one.
+//!
 //! # Rejected
-//! No bound: fibers that each compute for longer than a look would all have a kernel thread at once.
+//! - No bound: fibers that each compute for longer than a look would all have a kernel thread at once.
+//! - Turns of 15 ms: programs that only compute lost (`docs/design/fiber.md`).
 
 use core::sync::atomic::Ordering::*;
 
@@ -27,7 +31,7 @@ const RARELY_NS: u64 = 30_000_000;
 /// And so often while something waits.
 const OFTEN_NS: u64 = 10_000_000;
 /// BOUND: for each seat so many carriers may run without one.
-const MOST: u32 = 2;
+const MOST: u32 = 1;
 
 impl Runtime {
     /// HINT: something could run, and there is no seat for it.
@@ -63,8 +67,12 @@ impl Runtime {
                 away += u32::from(!sentinel::is_blocked(carrier.thread.load(Relaxed)));
             }
         }
-        let (_, index) = longest.filter(|&(ns, _)| lacks && ns >= LONG_NS)?;
-        if away < MOST * self.seats.granted() { self.replace(me, self.carrier(index)?) } else { None }
+        let (ns, index) = longest.filter(|&(ns, _)| lacks && ns >= LONG_NS)?;
+        if away >= MOST * self.seats.granted() || now < self.patience.next() {
+            return None;
+        }
+        self.patience.replaces(now, now - ns);
+        self.replace(me, self.carrier(index)?)
     }
 
     /// HINT: a carrier that sleeps, for a fiber that should not begin with one whose fibers compute for long.

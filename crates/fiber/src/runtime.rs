@@ -22,6 +22,7 @@ use crate::record::{Fiber, Home};
 use crate::seats::{Awake, Called, Invited, Seats};
 use crate::sentinel::{self, Event, LOOK_NS, Sentinel};
 use crate::timers::{Timer, Timers};
+use crate::turns::Patience;
 use crate::{debuggers, fences, overflow, stack, start};
 
 /// Lengths of stacks that a runtime can make, each twice the one before.
@@ -123,6 +124,8 @@ pub struct Runtime {
     look_next: AtomicU64,
     /// When a sentinel looks at the turns of carriers next.
     pub(crate) turns_next: AtomicU64,
+    /// And when it may replace one.
+    pub(crate) patience: Patience,
     /// What `wakeful top` reads.
     pub(crate) told_page: Told,
 }
@@ -224,6 +227,7 @@ impl Runtime {
             roused: Default::default(),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
             turns_next: AtomicU64::new(0),
+            patience: Patience::default(),
             told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;

@@ -40,8 +40,8 @@
 //! # Memory order
 //! S1 and W1 (B1) are Dekker's two sides. So are U3 and U4, by the kernel's lock of the event: who enables
 //! comes after who disables, or U3 sees HELD. A carrier that lies down leaves HELD before it disables: U3
-//! sees that, or the carrier is the last to disable. HELD is stored with release and read with acquire. The
-//! rest is the lock's.
+//! sees that, or the carrier is the last to disable. HELD is stored with release, and its carrier reads it
+//! with acquire. U1 publishes nothing. The rest is the lock's.
 //!
 //! # Under the scheduler
 //! - *Victim runs again before U1*: it lost its seat all the same, and goes on until its next safe point.
@@ -182,15 +182,16 @@ impl<P: Fences> Seats<P> {
     }
 
     fn seat(&self, carrier: u32) -> u32 {
-        // ORDER: Release, pairs with the Acquire in `sleep` and `take`.
+        // ORDER: Release, pairs with the Acquire in `look`; publishes the work for which the seat is given.
         self.word(carrier).store(HELD, Release);
         carrier
     }
 
     /// U1, for the sentinel; or a carrier's own step away from its seat.
     pub fn take(&self, victim: u32) -> bool {
-        // ORDER: AcqRel, pairs with the other who may take it.
-        self.word(victim).compare_exchange(HELD, NONE, AcqRel, Relaxed).is_ok()
+        // Of two who take it one does, in whatever order. What the seats are is under the lock, and what the
+        // event is (U3) under the kernel's.
+        self.word(victim).compare_exchange(HELD, NONE, Relaxed, Relaxed).is_ok()
     }
 
     /// U3. The victim of [`Seats::take`] is listened to no longer. True: it has a seat again, and the caller

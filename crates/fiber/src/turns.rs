@@ -59,7 +59,9 @@ impl<P: Platform, const ROUND: u32> Turns<P, ROUND> {
 }
 
 /// BOUND: a carrier in whose place another one is to run has been in one turn for so long.
-pub const LONG_NS: u64 = 15_000_000;
+pub const LONG_NS: u64 = 50_000_000;
+/// BOUND: pinned fibers are kept from a carrier that has been in one turn for so long.
+const VERY_LONG_NS: u64 = 3 * LONG_NS;
 /// BOUND: so long a carrier is known for it.
 const MEMORY_NS: u64 = 5_000_000_000;
 
@@ -70,7 +72,7 @@ pub struct Overdue {
     since: AtomicU64,
     /// Its seat went to another one for that.
     pub replaced: AtomicBool,
-    /// When it was last seen in a turn that took long.
+    /// When it was last seen in a turn that took very long.
     long_at: AtomicU64,
 }
 
@@ -81,7 +83,7 @@ impl Overdue {
             self.since.store(now, Relaxed);
         }
         let ns = now.saturating_sub(self.since.load(Relaxed));
-        if ns >= LONG_NS {
+        if ns >= VERY_LONG_NS {
             self.long_at.store(now, Relaxed);
         }
         ns
@@ -91,5 +93,57 @@ impl Overdue {
     pub fn is_usual(&self, now: u64) -> bool {
         let at = self.long_at.load(Relaxed);
         at != 0 && now.saturating_sub(at) < MEMORY_NS
+    }
+}
+
+/// BOUND: where it was in vain once or always, the next one is replaced so much later.
+const LEAST_PAUSE_NS: u64 = 20_000_000;
+const MOST_PAUSE_NS: u64 = 1_000_000_000;
+
+/// Where what waits computes for long as well, there is nothing to gain. So the pause until the next carrier
+/// is replaced grows then, and shrinks where it was not so.
+#[derive(Default)]
+pub struct Patience {
+    replaced_at: AtomicU64,
+    pause: AtomicU64,
+}
+
+impl Patience {
+    /// When a carrier may be replaced.
+    pub fn next(&self) -> u64 {
+        self.replaced_at.load(Relaxed) + self.pause.load(Relaxed)
+    }
+
+    /// Of all who have seats, one that is replaced is in its turn longest: since then.
+    pub fn replaces(&self, now: u64, since: u64) {
+        let last = self.replaced_at.swap(now, Relaxed);
+        let pause = self.pause.load(Relaxed);
+        // So who got the seat last time is in a long turn, or one that came after that.
+        let in_vain = last != 0 && since > last;
+        let pause = if in_vain { (2 * pause).clamp(LEAST_PAUSE_NS, MOST_PAUSE_NS) } else { pause / 2 };
+        self.pause.store(pause, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_vain_is_done_rarely() {
+        let patience = Patience::default();
+        let mut now = LONG_NS;
+        patience.replaces(now, 0);
+        assert_eq!(patience.next(), now, "one time tells nothing");
+        let pauses = [1, 2, 4, 8, 16, 32, 50, 50].map(|times| times * LEAST_PAUSE_NS);
+        for pause in pauses {
+            let since = now + 1;
+            now += LONG_NS + pause;
+            patience.replaces(now, since);
+            assert_eq!(patience.next(), now + pause);
+        }
+        // Who has a seat since before that was not the one that got it.
+        patience.replaces(now + MOST_PAUSE_NS, now - 1);
+        assert_eq!(patience.next(), now + MOST_PAUSE_NS + MOST_PAUSE_NS / 2);
     }
 }

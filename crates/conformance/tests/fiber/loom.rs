@@ -6,6 +6,7 @@ use super::*;
 #[test]
 fn loom_stealing() {
     loom("deque, one thief", 3, || stealing::<Loom, Of<Loom>>(1, 3));
+    loom("deque, an entry for each", 4, || stealing::<Loom, Of<Loom>>(1, 2));
     loom("deque, two thieves", 2, || stealing::<Loom, Of<Loom>>(2, 2));
     loom("deque, full", 2, || stealing::<Loom, Of<Loom>>(1, 5));
 }
