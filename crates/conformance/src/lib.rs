@@ -19,6 +19,7 @@ pub mod bodies;
 pub mod condvar;
 pub mod delegate;
 pub mod delegate_twins;
+mod distinct;
 pub mod fiber;
 pub mod loom;
 mod model;
@@ -33,6 +34,7 @@ pub mod threads;
 pub mod twins;
 pub mod twist;
 
+pub use distinct::distinct;
 use platform::{Platform, RunState};
 
 /// A machine that tests can run on.

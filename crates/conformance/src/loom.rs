@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::distinct::distinct;
 use crate::{further, long};
 
 crate::model::model!(
@@ -85,7 +86,7 @@ pub fn reach(name: &str, hints: crate::Hints, (preemptions, executions): (usize,
 /// preemption more, and [`further`].
 pub fn explore_all(name: &str, settings: &[Settings], preemptions: usize, executions: usize, body: fn()) {
     let bounds = Bounds { preemptions: preemptions + long() as usize, executions: executions * further() };
-    let ran: usize = settings.iter().map(|&settings| explore(name, settings, bounds, body)).sum();
+    let ran: usize = distinct(settings).map(|settings| explore(name, settings, bounds, body)).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 

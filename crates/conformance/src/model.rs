@@ -15,6 +15,7 @@ macro_rules! model {
         use ::$checker::thread;
         use platform::{Atomic, AtomicInt, Crowd, Deadline, Ordering, Platform, Priority, Readers, Room, RunState, STAMP_ID, STAMP_SHIFT, ThreadId, Wait, Wide, Wish};
 
+        use crate::distinct::{self, asked};
         use crate::{Hints, Machine, Settings};
 
         /// One of the checker's atomics.
@@ -220,6 +221,7 @@ macro_rules! model {
 
         impl $name {
             fn choose(hint: RunState) -> bool {
+                asked(1 << hint as u32);
                 match world().settings.hints {
                     Hints::Always(state) => state == hint,
                     Hints::Mixed => $choose(TURN.with(|turn| turn.replace(turn.get() + 1))),
@@ -264,6 +266,7 @@ macro_rules! model {
                 if thread == ThreadId::NONE {
                     return RunState::Unknown;
                 }
+                asked(distinct::STATE);
                 match world().settings.hints {
                     Hints::Always(state) => state,
                     Hints::Mixed if Self::choose(RunState::Preempted) => RunState::Preempted,
@@ -342,6 +345,7 @@ macro_rules! model {
             }
 
             fn generation() -> u32 {
+                asked(distinct::GENERATION);
                 world().settings.generation
             }
 
@@ -355,6 +359,7 @@ macro_rules! model {
 
             fn partition_generation() -> u32 {
                 // Changes now and then where hints are mixed.
+                asked(distinct::MIXED);
                 match world().settings.hints {
                     Hints::Mixed => world().writes.get() as u32 / 8,
                     Hints::Always(_) => 0,
@@ -363,6 +368,7 @@ macro_rules! model {
 
             fn cluster() -> u32 {
                 // Threads move where hints are mixed, half of them one way and half the other.
+                asked(distinct::MIXED);
                 match world().settings.hints {
                     Hints::Mixed => (Self::register().0 + MOVES.with(|moves| moves.replace(moves.get() + 1))) % 2,
                     Hints::Always(_) => Self::id() % 2,
@@ -371,6 +377,7 @@ macro_rules! model {
 
             fn running_on() -> Option<u32> {
                 // Known where hints are mixed.
+                asked(distinct::MIXED);
                 (world().settings.hints == Hints::Mixed).then(Self::cluster)
             }
 
@@ -387,6 +394,7 @@ macro_rules! model {
                 // Nobody knows unless hints are mixed; then others come and go.
                 let others = || if Self::choose(RunState::Preempted) { 2 } else { 0 };
                 let crowd = || Crowd { others: others(), processors: 2, lasts: true };
+                asked(distinct::MIXED);
                 (world().settings.hints == Hints::Mixed).then(crowd)
             }
 
@@ -442,6 +450,7 @@ macro_rules! model {
             }
 
             fn now_ns() -> u64 {
+                asked(distinct::CLOCK);
                 CLOCK.with(|clock| {
                     clock.set(clock.get() + world().settings.clock_step_ns);
                     clock.get()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ::shuttle::rand::Rng;
 
+use crate::distinct::distinct;
 use crate::further;
 
 crate::model::model!(
@@ -64,7 +65,7 @@ pub fn finds(settings: Settings, what: &str, body: impl Fn() + Send + Sync + 'st
 /// Runs `body` under `count` schedules ([`further`] in the long exploration) of each of these kinds and
 /// settings, and says how many.
 pub fn explore_all(name: &str, settings: &[Settings], schedules: &[Schedules], count: usize, body: fn()) {
-    let runs = settings.iter().flat_map(|&settings| schedules.iter().map(move |&kind| (settings, kind)));
+    let runs = distinct(settings).flat_map(|settings| schedules.iter().map(move |&kind| (settings, kind)));
     let ran: usize = runs.map(|(settings, kind)| explore(settings, kind, count * further(), body)).sum();
     eprintln!("shuttle: {name}: {ran} executions");
 }

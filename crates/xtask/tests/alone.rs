@@ -36,20 +36,22 @@ fn a_status_is_passed_on() {
 }
 
 #[test]
-fn what_a_failing_command_leaves_ends_with_it() {
-    let (status, text) = alone("60", &format!("setsid sleep {LONG} & sleep {LONG} & exit 3"));
-    assert_eq!(status, 3);
-    assert_eq!(text.matches(&format!("sleep {LONG}")).count(), 2, "{text}");
-}
-
-#[test]
-fn who_succeeds_and_leaves_something_has_failed() {
-    assert_eq!(alone("60", &format!("(setsid sleep {LONG} &) ; exit 0")).0, 70);
-}
-
-#[test]
-fn a_command_without_end_is_ended() {
-    let (status, text) = alone("0.5", &format!("sleep {LONG}; sleep {LONG}"));
-    assert_eq!(status, 124);
-    assert!(text.contains("stopped after 0.5 s"), "{text}");
+fn what_is_left_behind_ends() {
+    // At once: each waits some seconds for who may end by himself.
+    let fails = || {
+        let (status, text) = alone("60", &format!("setsid sleep {LONG} & sleep {LONG} & exit 3"));
+        assert_eq!(status, 3);
+        assert_eq!(text.matches(&format!("sleep {LONG}")).count(), 2, "{text}");
+    };
+    let succeeds = || assert_eq!(alone("60", &format!("(setsid sleep {LONG} &) ; exit 0")).0, 70);
+    let goes_on = || {
+        let (status, text) = alone("0.5", &format!("sleep {LONG}; sleep {LONG}"));
+        assert_eq!(status, 124);
+        assert!(text.contains("stopped after 0.5 s"), "{text}");
+    };
+    std::thread::scope(|scope| {
+        for one in [fails as fn(), succeeds, goes_on] {
+            scope.spawn(one);
+        }
+    });
 }

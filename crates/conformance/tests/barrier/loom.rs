@@ -3,7 +3,7 @@
 
 use conformance::barrier_bodies::{Anonymous, Noded};
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{HINTS, Hints, Settings, barrier_bodies, further, long};
+use conformance::{HINTS, Hints, Settings, barrier_bodies, distinct, further, long};
 use platform::RunState;
 use sync::barrier::{BWakeful, BWakefulDrained, CBlock, CSpin};
 
@@ -14,10 +14,8 @@ fn bounds(preemptions: usize, executions: usize) -> Bounds {
 /// Each hint for those that look at hints, one for those that do not.
 fn each(informed: bool, name: &str, bounds: Bounds, body: fn()) {
     let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
-    let mut ran = 0;
-    for &hints in hints {
-        ran += explore(name, Settings { hints, ..Settings::default() }, bounds, body);
-    }
+    let settings: Vec<_> = hints.iter().map(|&hints| Settings { hints, ..Settings::default() }).collect();
+    let ran: usize = distinct(&settings).map(|settings| explore(name, settings, bounds, body)).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 

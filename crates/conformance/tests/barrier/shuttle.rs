@@ -3,7 +3,7 @@
 
 use conformance::barrier_bodies::{Anonymous, Noded};
 use conformance::shuttle::{Schedules, Shuttle, explore};
-use conformance::{HINTS, Settings, barrier_bodies, further};
+use conformance::{HINTS, barrier_bodies, distinct, further, hinted};
 use sync::barrier::BWakeful;
 
 const SCHEDULES: [Schedules; 2] = [Schedules::Random, Schedules::Pct(3)];
@@ -13,14 +13,11 @@ const STEPS: [u64; 2] = [1_000_000, 50_000];
 
 fn each(informed: bool, name: &str, default: usize, body: fn()) {
     let count = default * further();
-    let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
+    let hints = if informed { HINTS.len() } else { 1 };
     let mut ran = 0;
-    for &hints in hints {
-        for clock_step_ns in STEPS {
-            for schedules in SCHEDULES {
-                ran +=
-                    explore(Settings { hints, clock_step_ns, ..Settings::default() }, schedules, count, body);
-            }
+    for settings in distinct(&hinted(&STEPS)[..hints * STEPS.len()]) {
+        for schedules in SCHEDULES {
+            ran += explore(settings, schedules, count, body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");

@@ -11,7 +11,7 @@ const COPIES: [u32; 8] =
 #[test]
 fn works_afresh() {
     for state in COPIES {
-        for settings in hinted(&STEPS) {
+        for settings in conformance::distinct(&hinted(&STEPS)) {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 100 };
             let body = move || {

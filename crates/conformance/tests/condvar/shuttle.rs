@@ -37,7 +37,7 @@ macro_rules! in_shuttle {
 
             #[test]
             fn shuttle_timing_out() {
-                for settings in hinted(&STEPS) {
+                for settings in conformance::distinct(&hinted(&STEPS)) {
                     // Too sequential for PCT.
                     conformance::shuttle::explore(settings, Schedules::Random, 60, || {
                         bodies::timing_out::<P, M, C>(4, PATIENCE_NS)

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Lying, Stingy, Twisted};
-use conformance::{HINTS, Hints, Settings, bodies, further, long};
+use conformance::{HINTS, Hints, Settings, bodies, distinct, further, long};
 use linux::Linux;
 use platform::RunState;
 use sync::mutex::ArrayQueue;
@@ -15,15 +15,15 @@ use sync::wait::{Block, Informing, Spin};
 
 type Queue<P, W> = ArrayQueue<P, W, 2>;
 
-fn each(informed: bool) -> impl Iterator<Item = Settings> {
+fn each(informed: bool) -> Vec<Settings> {
     let hints = if informed { &HINTS[..] } else { &HINTS[..1] };
-    hints.iter().map(|&hints| Settings { hints, ..Settings::default() })
+    hints.iter().map(|&hints| Settings { hints, ..Settings::default() }).collect()
 }
 
 fn loom(informed: bool, name: &str, preemptions: usize, body: fn()) {
     let executions = 2_000 * further();
     let mut ran = 0;
-    for settings in each(informed) {
+    for settings in distinct(&each(informed)) {
         let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
         ran += conformance::loom::explore(name, settings, bounds, body);
     }
@@ -32,7 +32,7 @@ fn loom(informed: bool, name: &str, preemptions: usize, body: fn()) {
 
 fn shuttle(informed: bool, name: &str, body: fn()) {
     let mut ran = 0;
-    for settings in each(informed) {
+    for settings in distinct(&each(informed)) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
             ran += conformance::shuttle::explore(settings, schedules, 200 * further(), body);
         }

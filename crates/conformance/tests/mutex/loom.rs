@@ -2,7 +2,7 @@
 //! Every algorithm of the catalogue in loom.
 
 use conformance::loom::{Bounds, Loom, explore};
-use conformance::{bodies, further, long};
+use conformance::{bodies, distinct, further, long};
 
 use super::settings;
 
@@ -34,7 +34,7 @@ macro_rules! suite {
 
             #[test]
             fn two() {
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", two"), settings, bounds(3, 2_000), || {
                         bodies::exclusion::<P, $type>(2, 2)
                     });
@@ -44,7 +44,7 @@ macro_rules! suite {
 
             #[test]
             fn three() {
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", three"), settings, bounds(2, 2_000), || {
                         bodies::exclusion::<P, $type>(3, 1)
                     });
@@ -54,7 +54,7 @@ macro_rules! suite {
 
             #[test]
             fn trying() {
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", trying"), settings, bounds(2, 1_000), || {
                         bodies::trying::<P, $type>(2, 2)
                     });
@@ -67,7 +67,7 @@ macro_rules! suite {
                 if !entry().wishes {
                     return;
                 }
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", wishing"), settings, bounds(2, 500), || {
                         bodies::wishing::<P, $type>(2, 1)
                     });
@@ -77,7 +77,7 @@ macro_rules! suite {
 
             #[test]
             fn unwinding() {
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", unwinding"), settings, UNWINDING, || {
                         bodies::unwinding::<P, $type>(2)
                     });
@@ -87,7 +87,7 @@ macro_rules! suite {
 
             #[test]
             fn going() {
-                for settings in settings(entry()) {
+                for settings in distinct(&settings(entry())) {
                     let ran = explore(concat!($name, ", going"), settings, bounds(2, 1_000), || {
                         bodies::going::<P, $type>()
                     });
@@ -98,7 +98,7 @@ macro_rules! suite {
             timed_only! { $kind
                 #[test]
                 fn timing() {
-                    for settings in settings(entry()) {
+                    for settings in distinct(&settings(entry())) {
                         let ran = explore(concat!($name, ", timing"), settings, bounds(2, 2_000), || {
                             bodies::timing::<P, $type>(3, 1, 3_000_000)
                         });
@@ -108,7 +108,7 @@ macro_rules! suite {
 
                 #[test]
                 fn timing_out() {
-                    for settings in settings(entry()) {
+                    for settings in distinct(&settings(entry())) {
                         let ran = explore(concat!($name, ", timing out"), settings, bounds(2, 1_000), || {
                             bodies::timing_out::<P, $type>(3_000_000)
                         });

@@ -2,7 +2,7 @@
 //! Every algorithm of the catalogue in shuttle: more threads and rounds than loom can bear, random schedules.
 
 use conformance::shuttle::{Schedules, Shuttle, explore};
-use conformance::{bodies, further};
+use conformance::{bodies, distinct, further};
 
 use super::settings;
 
@@ -24,7 +24,7 @@ macro_rules! suite {
             fn each(what: &str, default: usize, body: fn()) {
                 let entry = catalog::entry($name).expect("it is in the catalogue");
                 let mut ran = 0;
-                for settings in settings(entry) {
+                for settings in distinct(&settings(entry)) {
                     for schedules in SCHEDULES {
                         ran += explore(settings, schedules, count(default), body);
                     }
@@ -63,7 +63,8 @@ macro_rules! suite {
                 #[test]
                 fn timing_out() {
                     // Too sequential for PCT.
-                    for settings in settings(catalog::entry($name).expect("it is in the catalogue")) {
+                    let entry = catalog::entry($name).expect("it is in the catalogue");
+                    for settings in distinct(&settings(entry)) {
                         explore(settings, Schedules::Random, count(100), || {
                             bodies::timing_out::<P, $type>(3_000_000)
                         });

@@ -5,7 +5,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Mute, Roomy, SleepingStrangers, SomeStrangers, Strangers, Twisted};
-use conformance::{Cell as _, Hints, Machine, Settings, bodies, hinted};
+use conformance::{Cell as _, Hints, Machine, Settings, bodies, distinct, hinted};
 use linux::Linux;
 use platform::{Atomic, Clock, Deadline, Platform, RunState};
 use std::sync::Arc;
@@ -589,7 +589,7 @@ const COPIES: [u32; 6] = [
 #[test]
 fn copied_by_fork() {
     for word in COPIES {
-        for settings in hinted(&STEPS) {
+        for settings in distinct(&hinted(&STEPS)) {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 100 };
             conformance::loom::explore(

@@ -19,7 +19,7 @@ const SLEEPERS: u32 = 4;
 #[test]
 fn copied_by_fork() {
     for word in [RUNNING, RUNNING | SLEEPERS] {
-        for settings in all() {
+        for settings in conformance::distinct(&hinted(&STEPS)) {
             let settings = Settings { generation: 3, ..settings };
             let bounds = Bounds { preemptions: 2, executions: 200 };
             conformance::loom::explore("once, copied", settings, bounds, move || {

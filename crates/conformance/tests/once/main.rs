@@ -8,7 +8,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::once::{BeginsTwice, WakesOne, once, once_of, poison};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Deaf, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Settings, further};
+use conformance::{Hints, Settings, distinct, further, hinted};
 use linux::Linux;
 use platform::{Atomic, Platform, RunState};
 use sync::once::Wakeful;
@@ -24,19 +24,16 @@ mod twins;
 /// to sleep at once.
 const STEPS: [u64; 2] = [4_000, 1_000_000];
 
-fn all() -> impl Iterator<Item = Settings> {
-    let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
-    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
-}
-
 fn loom(name: &str, body: fn()) {
     let bounds = Bounds { preemptions: 3, executions: 1_000 * further() };
-    let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
+    let ran: usize = distinct(&hinted(&STEPS))
+        .map(|settings| conformance::loom::explore(name, settings, bounds, body))
+        .sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(body: fn()) {
-    for settings in all() {
+    for settings in distinct(&hinted(&STEPS)) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
             conformance::shuttle::explore(settings, schedules, 100 * further(), body);
         }

@@ -7,7 +7,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::openmp::*;
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Machine, Settings, further};
+use conformance::{Hints, Machine, Settings, distinct, further, hinted};
 use linux::Linux;
 use platform::{RunState, Wide};
 use sync::openmp::{Deque, Iterations};
@@ -18,6 +18,9 @@ mod threads;
 #[cfg(feature = "twins")]
 mod twins;
 
+/// ns a look of the models' clock.
+const STEP: [u64; 1] = [1_000_000];
+
 fn loom(name: &str, preemptions: usize, body: fn()) {
     let bounds = Bounds { preemptions, executions: 2_000 * further() };
     let ran = conformance::loom::explore(name, Settings::default(), bounds, body);
@@ -27,16 +30,14 @@ fn loom(name: &str, preemptions: usize, body: fn()) {
 /// Where a barrier is involved, which goes by hints.
 fn loom_by_hints(name: &str, preemptions: usize, body: fn()) {
     let bounds = Bounds { preemptions, executions: 400 * further() };
-    let explore =
-        |hints| conformance::loom::explore(name, Settings { hints, ..Settings::default() }, bounds, body);
-    let ran: usize = HINTS.into_iter().map(explore).sum();
+    let explore = |settings| conformance::loom::explore(name, settings, bounds, body);
+    let ran: usize = distinct(&hinted(&STEP)).map(explore).sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(body: fn()) {
-    for hints in HINTS {
+    for settings in distinct(&hinted(&STEP)) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
-            let settings = Settings { hints, ..Settings::default() };
             conformance::shuttle::explore(settings, schedules, 40 * further(), body);
         }
     }

@@ -48,7 +48,7 @@ macro_rules! suite {
             fn unwinding() {
                 // Not further in the long exploration: see loom.rs.
                 let bounds = Bounds { preemptions: 2, executions: 300 };
-                for settings in settings($name) {
+                for settings in conformance::distinct(&settings($name)) {
                     let what = concat!($name, ", unwinding");
                     conformance::loom::explore(what, settings, bounds, || bodies::unwinding::<P, $type>(3));
                 }

@@ -96,7 +96,7 @@ const DEMANDED: u32 = 1 << 2 | 1 << 3 | 1 << 5;
 
 #[test]
 fn copied_by_fork() {
-    for settings in hinted(&STEPS) {
+    for settings in conformance::distinct(&hinted(&STEPS)) {
         let settings = Settings { generation: 3, ..settings };
         let bounds = Bounds { preemptions: 2, executions: 200 * further() };
         for state in [0, DEMANDED] {

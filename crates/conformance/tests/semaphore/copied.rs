@@ -46,7 +46,7 @@ const CROWD: u32 = 2 << 16 | 2;
 #[test]
 fn copied_by_fork() {
     fn check<P: conformance::Machine>(explore: impl Fn(Settings, fn())) {
-        for settings in hinted(&STEPS) {
+        for settings in conformance::distinct(&hinted(&STEPS)) {
             let settings = Settings { generation: 3, ..settings };
             explore(settings, || exclusion::<P, Copy<P, STANDBY, CROWD>>(3, 1));
             explore(settings, || exclusion::<P, Copy<P, { STANDBY | SLEEPERS }, CROWD>>(3, 1));

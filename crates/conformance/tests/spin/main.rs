@@ -4,7 +4,7 @@
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::twist::{Lying, Twisted};
-use conformance::{HINTS, Settings, bodies, further, long};
+use conformance::{bodies, distinct, further, hinted, long};
 use linux::Linux;
 use platform::Platform;
 use sync::mutex::RawMutex;
@@ -40,25 +40,19 @@ const STEPS: [u64; 2] = [3_000, 1_000_000];
 
 fn loom(name: &str, preemptions: usize, body: fn()) {
     let mut ran = 0;
-    for hints in HINTS {
-        for clock_step_ns in STEPS {
-            let settings = Settings { hints, clock_step_ns, ..Settings::default() };
-            let executions = 1_000 * further();
-            let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
-            ran += conformance::loom::explore(name, settings, bounds, body);
-        }
+    let executions = 1_000 * further();
+    let bounds = Bounds { preemptions: preemptions + long() as usize, executions };
+    for settings in distinct(&hinted(&STEPS)) {
+        ran += conformance::loom::explore(name, settings, bounds, body);
     }
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(name: &str, body: fn()) {
     let mut ran = 0;
-    for hints in HINTS {
-        for clock_step_ns in STEPS {
-            let settings = Settings { hints, clock_step_ns, ..Settings::default() };
-            for schedules in [Schedules::Random, Schedules::Pct(3)] {
-                ran += conformance::shuttle::explore(settings, schedules, 100 * further(), body);
-            }
+    for settings in distinct(&hinted(&STEPS)) {
+        for schedules in [Schedules::Random, Schedules::Pct(3)] {
+            ran += conformance::shuttle::explore(settings, schedules, 100 * further(), body);
         }
     }
     eprintln!("shuttle: {name}: {ran} executions");

@@ -9,7 +9,7 @@ use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::team::*;
 use conformance::twist::{Deaf, Fickle, Lying, NoAcquire, NoRelease, Twisted};
-use conformance::{HINTS, Hints, Settings, further};
+use conformance::{Hints, Settings, distinct, further, hinted};
 use linux::Linux;
 use platform::RunState;
 use sync::team::{Chunks, Job, Kind, RawTeam, Schedule, Wakeful};
@@ -27,19 +27,16 @@ const STEPS: [u64; 2] = [60_000, 20_000_000];
 
 const KINDS: [Kind; 2] = [Kind::Bound, Kind::Free];
 
-fn all() -> impl Iterator<Item = Settings> {
-    let settings = |hints, clock_step_ns| Settings { hints, clock_step_ns, ..Settings::default() };
-    HINTS.into_iter().flat_map(move |hints| STEPS.into_iter().map(move |step| settings(hints, step)))
-}
-
 fn loom(name: &str, preemptions: usize, body: fn()) {
     let bounds = Bounds { preemptions, executions: 400 * further() };
-    let ran: usize = all().map(|settings| conformance::loom::explore(name, settings, bounds, body)).sum();
+    let ran: usize = distinct(&hinted(&STEPS))
+        .map(|settings| conformance::loom::explore(name, settings, bounds, body))
+        .sum();
     eprintln!("loom: {name}: {ran} executions");
 }
 
 fn shuttle(body: fn()) {
-    for settings in all() {
+    for settings in distinct(&hinted(&STEPS)) {
         for schedules in [Schedules::Random, Schedules::Pct(3)] {
             conformance::shuttle::explore(settings, schedules, 50 * further(), body);
         }

@@ -19,7 +19,7 @@ macro_rules! twins {
         /// The twin without a mistake passes: what is found is the mistake.
         #[test]
         fn the_checkers_let_the_sound_twin_pass() {
-            for settings in all() {
+            for settings in hinted(&STEPS) {
                 let bounds = Bounds { preemptions: 3, executions: 400 };
                 $(conformance::loom::explore(stringify!($name), settings, bounds, || {
                     jobs::<Loom, Broken<Loom, NONE>>(1, $fails, Kind::Free)
