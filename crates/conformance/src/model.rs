@@ -399,6 +399,7 @@ macro_rules! model {
             }
 
             fn is_beside_others(_: u64) -> bool {
+                asked(distinct::MIXED);
                 world().settings.hints == Hints::Mixed && Self::choose(RunState::Preempted)
             }
 
