@@ -2,11 +2,12 @@
 //! Names for places: function, file and line, as far as a file or its debug file has them.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use addr2line::Loader;
+use object::{Object, ObjectSymbol, SymbolKind};
 
 use crate::image::Image;
 use crate::made::Made;
@@ -41,8 +42,21 @@ pub struct Symbols {
 
 struct Known {
     image: Image,
-    loader: Option<Loader>,
+    names: Names,
 }
+
+/// What names a file's functions.
+enum Names {
+    None,
+    /// With lines, and what was inlined.
+    Lines(Box<Loader>),
+    /// Names alone, by address: first byte, size, name. Nobody asks for the C library's lines, and to unpack
+    /// them takes longer than all else of a report.
+    Alone(Vec<(u64, u64, String)>),
+}
+
+/// The C library's files begin so.
+const C_LIBRARY: [&str; 4] = ["libc.so.", "libc-2.", "ld-linux", "libpthread"];
 
 impl Symbols {
     /// Files that are newer may be others than those that were mapped.
@@ -70,8 +84,12 @@ impl Symbols {
         let Some(known) = known else { return vec![plain] };
         let address = known.image.address(place.offset).unwrap_or(place.offset);
         let plain = Frame { address, build_id: known.image.build_id.clone(), ..plain };
-        let Some(loader) = &known.loader else { return vec![plain] };
         let asked = address - u64::from(!is_exact && address > 0);
+        let loader = match &known.names {
+            Names::None => return vec![plain],
+            Names::Alone(names) => return vec![Frame { function: named(names, asked), ..plain }],
+            Names::Lines(loader) => loader,
+        };
         let mut frames = Vec::new();
         if let Ok(mut found) = loader.find_frames(asked) {
             while let Ok(Some(found)) = found.next() {
@@ -119,9 +137,44 @@ impl Known {
     fn open(file: &File, began: SystemTime) -> Option<Self> {
         let image = file.open(began).and_then(Image::of)?;
         let apart = image.build_id.as_deref().and_then(debug_file);
-        let loader = apart.and_then(|path| Loader::new(path).ok()).or_else(|| Loader::new(file.path()).ok());
-        Some(Self { image, loader })
+        let names = match C_LIBRARY.iter().any(|name| file.name().starts_with(name)) {
+            true => {
+                let alone = apart.and_then(|path| names(&path)).or_else(|| names(file.path()));
+                alone.map_or(Names::None, Names::Alone)
+            }
+            false => {
+                let apart = apart.and_then(|path| Loader::new(path).ok());
+                let loader = apart.or_else(|| Loader::new(file.path()).ok());
+                loader.map_or(Names::None, |loader| Names::Lines(Box::new(loader)))
+            }
+        };
+        Some(Self { image, names })
     }
+}
+
+/// The functions of a file, by their addresses; of several names for one, the plainest.
+fn names(path: &Path) -> Option<Vec<(u64, u64, String)>> {
+    let bytes = std::fs::read(path).ok()?;
+    let object = object::File::parse(&*bytes).ok()?;
+    let function = |symbol: object::Symbol<'_, '_>| {
+        let name = symbol.name().ok()?.split('@').next()?.to_owned();
+        let is_one = symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0;
+        is_one.then(|| (symbol.address(), symbol.size(), name))
+    };
+    let mut all: Vec<_> = object.symbols().filter_map(function).collect();
+    if all.is_empty() {
+        all = object.dynamic_symbols().filter_map(function).collect();
+    }
+    let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
+    all.sort_by_cached_key(|(address, _, name)| (*address, underscores(name), name.len(), name.clone()));
+    all.dedup_by_key(|(address, ..)| *address);
+    (!all.is_empty()).then_some(all)
+}
+
+fn named(names: &[(u64, u64, String)], asked: u64) -> Option<String> {
+    let at = names.partition_point(|(address, ..)| *address <= asked).checked_sub(1)?;
+    let (address, size, name) = &names[at];
+    (asked - address < *size).then(|| name.clone())
 }
 
 /// Where distributions put debug information that is not in the file itself.

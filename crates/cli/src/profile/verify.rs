@@ -92,18 +92,28 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
          {pairs} pairs in turns: {finding}."
     );
-    match at_most {
-        Some(bound) if low > bound * 1.05 => {
-            words += " That is more than the bound: the program did other work, or its threads burnt time \
-                      while they waited."
-        }
-        Some(bound) if bound > gain.max(1.0) * 2.0 => {
-            words += " The bound is far from that: it takes all of that waiting away, and most of it goes on \
-                      with other locks."
-        }
-        _ => {}
-    }
+    words += meant(it.verdict, at_most, (low, high));
     Verified { at_most, gain: Some(gain), low: Some(low), high: Some(high), pairs, words }
+}
+
+/// What that says about the bound, and what to do.
+fn meant(verdict: Measured, at_most: Option<f64>, (low, high): (f64, f64)) -> &'static str {
+    match (verdict, at_most) {
+        (_, Some(bound)) if low > bound * 1.05 => {
+            " That is more than the bound: the program did other work, or its threads burnt time while they \
+             waited."
+        }
+        (Measured::Slower, Some(_)) => {
+            " Do not use it here: the bound takes all of that waiting away, and it goes on with other locks."
+        }
+        (Measured::Slower, None) => " Do not use it here.",
+        (Measured::Faster, None) => " Other locks help, too, but the cause that the verdict names stays.",
+        (_, Some(bound)) if bound > high.max(1.0) * 1.2 => {
+            " The bound is far from that: it takes all of that waiting away, and most of it goes on with \
+             other locks."
+        }
+        _ => "",
+    }
 }
 
 #[cfg(test)]
@@ -131,9 +141,19 @@ mod tests {
         let it = judge(runs([1.0; PAIRS], end), runs([1.0; PAIRS], end), true);
         let words = judged(Some(2.5), &it).words;
         assert!(words.contains("The bound is far from that"), "{words}");
+        let words = judged(Some(1.3), &it).words;
+        assert!(words.contains("The bound is far from that"), "{words}");
         let words = judged(None, &it).words;
         assert!(words.contains("nothing predicted; measured 1.00 x"), "{words}");
         assert!(words.ends_with("no difference beyond the spread."), "{words}");
+        let it = judge(runs([1.0; PAIRS], end), runs([1.3, 1.2, 1.2, 1.3, 1.2], end), true);
+        for (bound, said) in [(Some(1.5), "Do not use it here: the bound"), (None, "Do not use it here.")] {
+            let words = judged(bound, &it).words;
+            assert!(words.contains(said), "{words}");
+        }
+        let it = judge(runs([1.3, 1.2, 1.2, 1.3, 1.2], end), runs([1.0; PAIRS], end), true);
+        let words = judged(None, &it).words;
+        assert!(words.ends_with("names stays."), "{words}");
         let it = judge(runs([1.0; PAIRS], end), runs([1.0; PAIRS], End::Signal(11)), true);
         assert_eq!(judged(Some(1.5), &it).gain, None);
     }

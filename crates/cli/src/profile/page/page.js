@@ -742,6 +742,11 @@ function tint(name) {
 function flame() {
   const box = $("flame");
   box.replaceChildren();
+  if (!top.value) {
+    box.style.height = "auto";
+    make("p", "Nothing was waited for.", box);
+    return;
+  }
   const put = (node, left, share, depth) => {
     const one = make("div", node.name, box);
     one.style.cssText = `left:${left * 100}%;width:calc(${share * 100}% - 1px);top:${depth * 20}px;` +

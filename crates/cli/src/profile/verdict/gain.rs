@@ -22,6 +22,8 @@ const OWN: f64 = 0.05;
 const MOST_GAIN: f64 = 20.0;
 /// BOUND: nothing is advised, and no gain is told in the text, whose bound is less.
 const LEAST_GAIN: f64 = 1.05;
+/// BOUND: from this part of its quota on, a program got it.
+const NEARLY: f64 = 0.9;
 /// BOUND: other programs are spoken of from this part of the processors on.
 const FOREIGN: f64 = 0.10;
 
@@ -30,9 +32,17 @@ pub(super) const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "w
 
 impl Summary {
     /// The part of its processors that other programs had, while it could have used them, if that is much.
+    /// What its quota does not let it have, nobody takes from it.
     pub fn foreign(&self) -> Option<f64> {
         let all_ns = (self.elapsed_ns * u64::from(self.processors)).max(1);
-        self.foreign_ns.map(|foreign_ns| foreign_ns as f64 / all_ns as f64).filter(|share| *share >= FOREIGN)
+        let share = self.foreign_ns.map(|foreign_ns| foreign_ns as f64 / all_ns as f64);
+        share.filter(|share| *share >= FOREIGN && !self.got_quota())
+    }
+
+    /// Was it stopped by its quota, and got nearly all of that?
+    fn got_quota(&self) -> bool {
+        let quota = self.quota_milli.filter(|_| self.throttled > Some(0)).map(|milli| milli as f64 / 1e3);
+        quota.zip(self.had).is_some_and(|(quota, had)| had >= quota * NEARLY)
     }
 
     /// Processors that there are for the program: beside other programs and within its quota.

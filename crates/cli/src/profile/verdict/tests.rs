@@ -284,6 +284,14 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
     let verdict = of(&beside, &[], "prog");
     assert!(verdict.words.starts_with("other programs had 60 %"), "{}", verdict.words);
     assert_eq!((verdict.cause, verdict.advice.ends_with("its locks.")), ("nothing", true));
+    // Who gets his quota loses nothing to others.
+    let throttled = (Some(9), Some(10), Some(800));
+    let quota =
+        Summary { throttled: throttled.0, periods: throttled.1, quota_milli: throttled.2, ..beside.clone() };
+    let verdict = of(&quota, lock, "prog");
+    assert!(!verdict.words.contains("other programs"), "{}", verdict.words);
+    let less = Summary { quota_milli: Some(1_500), ..quota };
+    assert!(of(&less, lock, "prog").words.contains("other programs"));
     let one = Summary { processors: 1, foreign_ns: Some(600), ..beside.clone() };
     let words = of(&one, &[], "prog").words;
     assert!(
