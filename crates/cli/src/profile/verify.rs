@@ -107,7 +107,7 @@ fn meant(verdict: Measured, at_most: Option<f64>, (low, high): (f64, f64)) -> &'
             " Do not use it here: the bound takes all of that waiting away, and it goes on with other locks."
         }
         (Measured::Slower, None) => " Do not use it here.",
-        (Measured::Faster, None) => " Other locks help, too, but the cause that the verdict names stays.",,
+        (Measured::Faster, None) => " Other locks help, too, but the cause that the verdict names stays.",
         (_, Some(bound)) if bound > high.max(1.0) * 1.2 => {
             " The bound is far from that: it takes all of that waiting away, and most of it goes on with \
              other locks."
