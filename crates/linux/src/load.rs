@@ -125,11 +125,11 @@ fn judge(last: u64, ms: u64) -> bool {
         return last & STAYS != 0;
     };
     let (own, ms) = (futex::cpu_ns(), futex::now_ns() >> 20);
-    let idled = idle.saturating_sub(IDLE.swap(idle, Relaxed));
-    let used = own.saturating_sub(OWN.swap(own, Relaxed));
+    let (idle_before, own_before) = (IDLE.swap(idle, Relaxed), OWN.swap(own, Relaxed));
+    let (idled, used) = (idle.saturating_sub(idle_before), own.saturating_sub(own_before));
     let elapsed = ms - (last >> TIME_SHIFT);
-    let stays = if elapsed >= 10 * VERDICT_MS {
-        // What lasted for so long may have been over long ago.
+    let stays = if elapsed >= 10 * VERDICT_MS || own < own_before {
+        // What lasted for so long may have been over long ago; a forked child has used nothing yet.
         0
     } else if had_a_part(processors as u64 * (elapsed << 20), idled + used) {
         STAYS
