@@ -119,6 +119,12 @@ macro_rules! mutexes {
             { "native-np", native_np, [P] $crate::sync::mutex::Native<P, $crate::sync::wait::Unpreemptable>, timed, [wishes],
               "TR 1994, section 5.2",
               "as native, asking the kernel not to preempt the holder" }
+            { "hardware", hardware, [P] $crate::sync::mutex::Hardware<P>, queue, [],
+              "TR 1994, section 5.2, Native",
+              "the machine's own lock: a locked line, or test-and-test_and_set without backoff" }
+            { "hardware-np", hardware_np, [P] $crate::sync::mutex::HardwareNp<P>, queue, [wishes],
+              "TR 1994, section 5.2, Native-np",
+              "as hardware, asking the kernel not to preempt the holder" }
         }
     };
 }

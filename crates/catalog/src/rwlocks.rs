@@ -36,6 +36,12 @@ macro_rules! rwlocks {
             { "rw-native-np", rw_native_np, [P] $crate::sync::rwlock::Native<P, $crate::sync::wait::Unpreemptable>, timed, [wishes],
               "TR 1994, section 5.3",
               "the same; wishes not to be preempted while holding" }
+            { "rw-hardware", rw_hardware, [P] $crate::sync::rwlock::Hardware<P>, queue, [],
+              "TR 1994, section 5.3, RW-Native",
+              "a count of readers behind the machine's own lock" }
+            { "rw-hardware-np", rw_hardware_np, [P] $crate::sync::rwlock::HardwareNp<P>, queue, [wishes],
+              "TR 1994, section 5.3, RW-Native-np",
+              "the same; wishes not to be preempted while holding" }
         }
     };
 }

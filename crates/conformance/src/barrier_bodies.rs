@@ -397,8 +397,8 @@ pub fn called<M: Machine>() {
     M::join(other);
 }
 
-/// Where a scheduler listens, who waits awake matters least of all (S6 of `wait::publish`), beside a lock
-/// that it holds more, and afterwards as before. `told` is called for each look that finds it so.
+/// Where a scheduler listens, who waits awake is a contender (S6 of `wait::publish`), beside a lock that it
+/// holds more, and afterwards as before. `told` is called for each look that finds it so.
 pub fn publishing<M: Machine>(parties: u32, rounds: u32, told: fn()) {
     let barrier = Arc::new(BWakeful::<M>::new(parties));
     crate::bodies::together::<M>(parties, move |index| {
@@ -411,7 +411,7 @@ pub fn publishing<M: Machine>(parties: u32, rounds: u32, told: fn()) {
                 publish::claim::<M>();
                 publish::entered::<M>();
             }
-            let waits = if holds { Priority::LockImmediateWaiter } else { Priority::BarrierWaiter };
+            let waits = if holds { Priority::LockImmediateWaiter } else { Priority::Running };
             let before = M::priority(me);
             if let Some(episode) = barrier.enter() {
                 barrier.await_or(&episode, || {

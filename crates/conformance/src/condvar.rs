@@ -197,9 +197,9 @@ pub fn signals_of<M: Machine, L: RawMutex<M, Node = ()> + 'static, C: Condvar<M>
     monitor.locked(|this| assert_eq!(this.given.get(), this.taken.get()));
 }
 
-/// Where a scheduler listens, a standby matters less than those who work (S6 of `wait::publish`), beside a
-/// lock that it holds more, and is as before when it has its signal. `told` is called for each that is seen
-/// to stand by so.
+/// Where a scheduler listens, a standby is a contender (S6 of `wait::publish`), beside a lock that it holds
+/// more, and is as before when it has its signal. `told` is called for each that is seen to stand by beside
+/// a lock.
 pub fn publishing<M: Machine, C: Condvar<M>>(changed: C, rounds: u32, told: fn()) {
     let monitor = Monitor::<M, sync::mutex::Native<M>, C>::of(changed);
     let taker = Arc::new(M::AtomicU32::new(0));
@@ -224,7 +224,7 @@ pub fn publishing<M: Machine, C: Condvar<M>>(changed: C, rounds: u32, told: fn()
     });
     for _ in 0..rounds {
         let id = platform::ThreadId(taker.load(Acquire));
-        if [Priority::LockWaiter, Priority::LockImmediateWaiter].contains(&M::priority(id)) {
+        if M::priority(id) == Priority::LockImmediateWaiter {
             told();
         }
         monitor.give(true);

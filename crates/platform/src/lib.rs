@@ -177,6 +177,21 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// [`ThreadId::NONE`].
     fn holds(thread: ThreadId) -> Option<&'static Self::AtomicU32>;
 
+    /// Has this machine locks of its own: does a processor lock a line, and stall until it is free? (TR 1994,
+    /// section 5.2: `get_subpage` of a KSR 1.) The same at each call.
+    fn locks_lines() -> bool {
+        false
+    }
+
+    /// Locks the line of this word, which has a line for itself; false if it is locked and the caller does
+    /// not wait. Only where [`Platform::locks_lines`]. Acquires what [`Platform::unlock_line`] releases.
+    fn lock_line(_word: &Self::AtomicU32, _waits: bool) -> bool {
+        false
+    }
+
+    /// Frees the line of this word, which the caller has locked.
+    fn unlock_line(_word: &Self::AtomicU32) {}
+
     /// How many threads have given their processor up beside this lock for threads that matter more, and
     /// are not back. HINT: it says how long the next one stays away; locks may share a count. Only the
     /// address is used: the lock was released before.

@@ -2,23 +2,31 @@
 //! Is an assumption the reason why a claim fails? A figure on its machine as described, and on the same
 //! machine with other values.
 //!
-//! `cargo run --profile ci -p wakeful-sim --example what_if -- FIGURE SEEDS TABLE.FIELD=NUMBER ...`: each
-//! claim's number on the one and on the other, the median of the seeds and their range.
+//! `cargo run --profile ci -p wakeful-sim --example what_if -- FIGURE SEEDS TABLE.FIELD=VALUE ...`: each
+//! claim's number on the one and on the other, the median of the seeds and their range; then each lock's
+//! time on the other. A level is `level.0`, and so on.
 
-use sim::figure::{Figure, figure};
+use sim::figure::{Figure, figure, literal};
 use sim::{Machine, figure::Data};
 
 /// The machine with other values.
 fn changed(described: &Machine, changes: &[String]) -> Machine {
     let mut machine = toml::Value::try_from(described).expect("a description is a table");
     for change in changes {
-        let (field, number) = change.split_once('=').expect("TABLE.FIELD=NUMBER");
+        let (field, number) = change.split_once('=').expect("TABLE.FIELD=VALUE");
         let mut at = &mut machine;
         for part in field.split('.') {
-            at = at.get_mut(part).unwrap_or_else(|| panic!("the machine has no {field}"));
+            let found = match part.parse::<usize>() {
+                Ok(index) => at.get_mut(index),
+                Err(_) => at.get_mut(part),
+            };
+            at = found.unwrap_or_else(|| panic!("the machine has no {field}"));
         }
         let value = at.get_mut("value").unwrap_or_else(|| panic!("{field} is not a number"));
-        *value = toml::Value::Float(number.parse().expect("a number"));
+        *value = match number.parse() {
+            Ok(number) => toml::Value::Float(number),
+            Err(_) => toml::Value::String(number.into()),
+        };
     }
     machine.try_into().expect("the machine stays sound")
 }
@@ -37,7 +45,7 @@ fn spread(mut all: Vec<f64>) -> String {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [name, seeds, changes @ ..] = &words[..] else {
-        panic!("FIGURE SEEDS TABLE.FIELD=NUMBER ...");
+        panic!("FIGURE SEEDS TABLE.FIELD=VALUE ...");
     };
     let figure = figure(name).expect("a figure of `wakeful sim figure`");
     let seeds: u64 = seeds.parse().expect("a number of seeds");
@@ -46,6 +54,15 @@ fn main() {
     let after = numbers(figure, &changed(&described, changes), seeds);
     for claim in figure.claims {
         let of = |runs: &[Data]| spread(runs.iter().map(|data| (claim.number)(data)).collect());
-        println!("{}\n    {}: {} -> {}", claim.words, claim.measure, of(&before), of(&after));
+        let bound = match literal(figure, claim) {
+            Some(words) => format!("{} by its words, {} is allowed", words, claim.bound),
+            None => claim.bound.to_string(),
+        };
+        println!("{} ({bound})\n    {}: {} -> {}", claim.words, claim.measure, of(&before), of(&after));
+    }
+    for &series in figure.series {
+        let at = |x| spread(after.iter().map(|data| data.at(series, x)).collect());
+        let all: Vec<_> = figure.at.iter().map(|&x| format!("{x}: {}", at(x))).collect();
+        println!("{series}: {}", all.join(", "));
     }
 }

@@ -16,6 +16,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::arena::{App, Arena};
 use crate::explorer::Explorer;
+use crate::lines::Lines;
 use crate::machine::{Machine, Queue};
 use crate::memory::{Memory, Time};
 use crate::partition::Partition;
@@ -78,6 +79,8 @@ pub(crate) struct Engine {
     pub current: usize,
     pub rules: Rules,
     pub memory: Memory,
+    /// Lines that processors lock, where the machine has that.
+    pub lines: Option<Lines>,
     pub tree: Tree,
     pub processors: Vec<Processor>,
     pub threads: Vec<Thread>,
@@ -138,6 +141,7 @@ impl Engine {
             current: NOBODY,
             rules,
             memory,
+            lines: Lines::new(machine),
             tree: Tree::new(count),
             processors: (0..count).map(|_| Processor::idle()).collect(),
             threads: Vec::new(),

@@ -240,7 +240,8 @@ impl Engine {
     pub(crate) fn stop(&mut self, processor: usize, now: Time) -> usize {
         let it = &mut self.processors[processor];
         let (thread, put_off) = (it.thread, it.put_off.take());
-        let resume = it.resume;
+        let left = it.resume.saturating_sub(now);
+        let owed = if self.asks_no_more(processor, thread) { 0 } else { left };
         let it = &mut self.threads[thread];
         let used = now.saturating_sub(it.on_since);
         it.virtual_time += used;
@@ -249,7 +250,7 @@ impl Engine {
             return thread;
         }
         it.cpu += used;
-        it.owed = resume.saturating_sub(now);
+        it.owed = owed;
         it.warning = false;
         if let Some(since) = put_off {
             it.debit = now.saturating_sub(since);

@@ -29,6 +29,8 @@
 //! - **Pages** with a home node, where the description names nodes: that of the first processor that touches
 //!   a line of the page, or the one that [`World::bind`] says. Memory is nearer to its own node.
 //! - **Atomic operations** cost more than stores, succeed or not.
+//! - **Locks of the hardware**, where the description names them: a processor locks a line, and those that
+//!   ask for it stall.
 //! - **A kernel**: run queues (one, or one a processor), quanta, the costs of a switch, a migration, a
 //!   system call and a wake-up; sleeping on a word; who wakes up comes last, or next, or at once, if it has
 //!   used less than others; foreign processes; a partition that changes; and the arena: run states, counts
@@ -53,9 +55,9 @@
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
 // Descriptions: `machine`. Programs: `workload`, `delegated`, `world`, `app`. State: `engine`, `thread`,
-// `word`, `memory`, `cache`, `arena`. Who decides: `kernel`, `partition`, `rules`. In what order: `run`,
-// `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments: `defaults`,
-// `delegation`, `knowledge`.
+// `word`, `memory`, `cache`, `lines`, `arena`. Who decides: `kernel`, `hardware`, `partition`, `rules`. In
+// what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments:
+// `defaults`, `delegation`, `knowledge`.
 pub mod activations;
 mod app;
 mod arena;
@@ -69,8 +71,10 @@ mod event;
 pub mod explore;
 mod explorer;
 pub mod figure;
+mod hardware;
 mod kernel;
 pub mod knowledge;
+mod lines;
 mod machine;
 mod memory;
 mod partition;
@@ -95,8 +99,8 @@ mod world;
 pub use delegated::{Order, Touches};
 pub use event::Event;
 pub use machine::{
-    Cache, Figure, Kernel, Level, MACHINES, Machine, MachineError, Memory, Operations, Pages, Processors,
-    Queue, SharedCache, Sourced, Woken,
+    Cache, Figure, HardwareLock, Kernel, Level, LineLock, LockKind, LockOrder, MACHINES, Machine,
+    MachineError, Memory, Operations, Pages, Processors, Queue, SharedCache, Sourced, Woken,
 };
 pub use path::Path;
 pub use platform::{Explored, Sim, Simulated, clock_ns, entered, fail, left, passed, random, vary, work_ns};

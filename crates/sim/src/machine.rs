@@ -32,6 +32,9 @@ pub struct Machine {
     pub level: Vec<Level>,
     /// The operating system.
     pub kernel: Kernel,
+    /// The lock that the machine's own hardware makes. Without it, as with a kind of `test-and-set`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware_lock: Option<HardwareLock>,
     /// What making and calling costs, for programs of many threads. Without it, nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Operations>,
@@ -195,6 +198,49 @@ pub struct Kernel {
     pub honours_wishes: Sourced<bool>,
     /// Among the threads of a program, the one of highest user-level priority runs (ICPP 2001, section 3).
     pub second_level: Sourced<bool>,
+}
+
+/// What a programmer of the machine takes for a lock (TR 1994, section 5.2, "Native").
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HardwareLock {
+    /// How it is made.
+    pub kind: Sourced<LockKind>,
+    /// Locked lines, if it is made of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<LineLock>,
+}
+
+/// How a hardware lock is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockKind {
+    /// Test-and-test_and_set without backoff, of the machine's atomic operations.
+    TestAndSet,
+    /// A processor locks a line, and those that ask for it stall.
+    Line,
+}
+
+/// Lines that a processor locks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineLock {
+    /// Which of those that stall has it next.
+    pub order: Sourced<LockOrder>,
+    /// To lock a line, beyond its way here.
+    pub get_ns: Sourced<f64>,
+    /// To free it.
+    pub free_ns: Sourced<f64>,
+}
+
+/// Which of those that stall has a line next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockOrder {
+    /// The first one that a freed line comes by: of the smallest group that has one, the next in number.
+    Nearest,
+    /// The one that has asked first.
+    Arrival,
 }
 
 /// Why a description is of no use.
@@ -362,6 +408,15 @@ impl Machine {
             return fault("level", "give the levels from the smallest to the largest");
         }
         self.check_caches()?;
+        if let Some(HardwareLock { kind, line: lock }) = &self.hardware_lock {
+            if (kind.value == LockKind::Line) != lock.is_some() {
+                return fault("hardware_lock", "give `line` with the kind `line`, and only then");
+            }
+            // BOUND: what the locks of the catalogue are aligned to.
+            if lock.is_some() && line > 128 {
+                return fault("hardware_lock.line", "needs a line_bytes of at most 128");
+            }
+        }
         if self.processors.pause_ns.value <= 0.0 || self.memory.hit_ns.value <= 0.0 {
             return fault(
                 "processors.pause_ns, memory.hit_ns",

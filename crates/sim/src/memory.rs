@@ -321,6 +321,18 @@ impl Memory {
         self.levels.iter().position(|level| a / level.size == b / level.size).unwrap_or(self.levels.len() - 1)
     }
 
+    /// How far a request goes from here to there: by levels, and then in the direction in which a ring turns.
+    pub fn steps(&self, from: usize, to: usize) -> (usize, usize) {
+        let level = self.distance(from, to);
+        let size = self.levels[level].size;
+        (level, (to + size - from % size) % size)
+    }
+
+    /// What it takes from there to here.
+    pub fn transfer(&self, to: usize, from: usize) -> Time {
+        self.levels[self.distance(to, from)].transfer
+    }
+
     /// How many other caches have the line, and the level of the farthest.
     fn others(&self, processor: usize, line: LineId) -> (u64, usize) {
         let (mut count, mut farthest) = (0, 0);

@@ -9,6 +9,7 @@ use platform::{
 
 use crate::chance::{below, unit};
 use crate::engine::{Engine, engine, suspend, sync};
+use crate::hardware;
 use crate::machine::Queue;
 use crate::memory::{Kind, NS, Time, from_ns};
 use crate::run::{access, note, touch};
@@ -380,6 +381,21 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
     fn holds(thread: ThreadId) -> Option<&'static Word<u32>> {
         // SAFETY: blocks live as long as the machine, in which alone the reference is used.
         (thread != ThreadId::NONE).then(|| look(|it| unsafe { &(*it.arena.block(index(thread))).holds }))
+    }
+
+    fn locks_lines() -> bool {
+        // The explorer has no time in which to stall.
+        look(|it| it.lines.is_some() && it.explorer.is_none() && it.current != NOBODY)
+    }
+
+    fn lock_line(word: &Word<u32>, waits: bool) -> bool {
+        // SAFETY: the current machine and its running thread, as `locks_lines` has seen.
+        unsafe { hardware::lock_line(machine(), word.at().addr(), waits) }
+    }
+
+    fn unlock_line(word: &Word<u32>) {
+        // SAFETY: as for `lock_line`.
+        unsafe { hardware::unlock_line(machine(), word.at().addr()) }
     }
 
     fn away(lock: *const ()) -> &'static Word<u32> {

@@ -132,6 +132,7 @@ pub(crate) unsafe fn resume(this: *mut Engine, processor: usize, now: Time) {
                 Reason::Yields => it.yield_processor(processor, now),
                 Reason::HandsOff => it.hand_over(processor, now),
                 Reason::Spins => it.park(processor, now),
+                Reason::Stalls => it.stalls(processor),
             },
             CoroutineResult::Return(()) => {
                 if let Some(body) = it.threads[thread].body.take() {

@@ -10,6 +10,7 @@ use platform::{Priority, RunState, Wait, Wish};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
+use crate::lines::Asks;
 use crate::memory::Time;
 use crate::spinner::Spinner;
 
@@ -34,6 +35,8 @@ pub(crate) enum Reason {
     HandsOff,
     /// It spins, and may be passed over.
     Spins,
+    /// It waits for a line that another one has locked.
+    Stalls,
 }
 
 thread_local! {
@@ -129,6 +132,8 @@ pub(crate) struct Thread {
     /// Its program is told what becomes of it; if it sleeps, is that a page fault?
     pub listened: bool,
     pub faults: bool,
+    /// The line that it has asked for.
+    pub asks: Asks,
     pub random: Pcg64Mcg,
     pub on_since: Time,
     pub cpu: Time,
@@ -174,6 +179,7 @@ impl Thread {
             woken: Wait::Woken,
             listened: false,
             faults: false,
+            asks: Asks::Nothing,
             random: Pcg64Mcg::seed_from_u64(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             on_since: 0,
             cpu: 0,

@@ -94,7 +94,7 @@ macro_rules! claims {
 
 claims! {
     tr13: 1.0, [], [];
-    tr14: 1.0, ["Native-np"], ["Native-np"];
+    tr14: 1.0, [], [];
     tr15: 1.0, [], [];
     tr16: 1.0, ["Native-np is"], ["Native-np is"];
     tr17: 1.0, [], [];
@@ -102,9 +102,9 @@ claims! {
     tr19: 0.5, ["Ticket-np and Smart-Q match"], ["Ticket-np and Smart-Q match"];
     tr20: 0.5, ["Ticket-np and Smart-Q outperform"], ["Ticket-np and Smart-Q outperform"];
     tr21: 1.0, [], [];
-    tr22: 0.3, ["RW-Native-np"], ["RW-Native-np"];
+    tr22: 0.3, ["RW-Smart-Q"], ["RW-Smart-Q"];
     tr23: 1.0, [], [];
-    tr24: 1.0, ["RW-Native-np"], ["RW-Native-np"];
+    tr24: 1.0, [], [];
     tr25: 0.2, [], [];
     tr26: 0.16, [], [];
     tr27: 0.16, [], ["C-sched provides"];

@@ -156,6 +156,16 @@ macro_rules! orderings {
 catalog::mutexes!(orderings);
 
 fn sleeps(name: &str) -> bool {
-    let spin = ["tas-b", "tas-b-np", "queue", "queue-np", "queue-hs", "smart-q", "ticket-np"];
+    let spin = [
+        "tas-b",
+        "tas-b-np",
+        "queue",
+        "queue-np",
+        "queue-hs",
+        "smart-q",
+        "ticket-np",
+        "hardware",
+        "hardware-np",
+    ];
     !(name.ends_with("-spin") || spin.contains(&name))
 }

@@ -16,6 +16,7 @@ mod table;
 use serde::Serialize;
 
 use crate::{Machine, Results, SimError, Workload, in_parallel, simulate};
+pub use literal::bound as literal;
 pub use svg::{Band, Drawing, banded, lines, svg, svg_banded};
 
 /// An axis.

@@ -14,25 +14,13 @@ const LOCKS: &[&str] = &[
     "smart-q",
     "ticket-spin",
     "ticket-np",
-    "native",
-    "native-np",
-];
-/// On the SGI the paper's Native is a test-and-test_and_set lock without backoff, which is `ttas-spin`
-/// here. Native-np, the same with the wish, is not in the catalogue; TAS-B-np has backoff beside.
-const LOCKS_SGI: &[&str] = &[
-    "tas-b",
-    "tas-b-np",
-    "queue",
-    "queue-np",
-    "queue-hs",
-    "smart-q",
-    "ticket-spin",
-    "ticket-np",
-    "ttas-spin",
+    "hardware",
+    "hardware-np",
 ];
 /// On the SGI the paper's RW-Native and RW-Native-np are RW-TAS-B and RW-TAS-B-np (section 5.3).
 const RWLOCKS_SGI: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q"];
-const RWLOCKS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native", "rw-native-np"];
+const RWLOCKS: &[&str] =
+    &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-hardware", "rw-hardware-np"];
 const CENTRAL: &[&str] = &["c-spin", "c-block", "c-sp-blk", "c-last1", "c-avg3", "c-coarse", "c-sched"];
 const TREES: &[&str] = &["tree", "com-tree", "scal-sc"];
 /// The paper's points are not in its text.
@@ -182,9 +170,11 @@ fn gauss_trees(machine: Machine, barrier: &str, level: f64, rounds: u64) -> (Mac
     )
 }
 
-/// Why claims fail that are about a lock which is not ours.
-const SLEEPS: &str = "Our native locks are futexes: who waits sleeps, and a foreign process has the processor for a quantum then. The native locks of \
-     those machines are spin locks of the hardware; TAS-B and TAS-B-np are the nearest that is in the catalogue";
+/// Why claims fail.
+const HALF: &str = "At level 2 the lock is busy half of the time: all locks that avoid preemption are within 7 % of the work alone. With sections a \
+     tenth as long it is 1.4, and then Ticket-np is far from the best of the others";
+const REMOTE: &str = "RW-Smart-Q moves several lines an acquisition, of up to 30 us each, around sections of 20 us. With sections ten times as long it is \
+     1.2, but then RW-TAS-B does not improve with the level";
 const REPARTITIONED: &str = "C-sched is as fast as blocking here: each repartition some members spin by the number of processors before, for a quantum of \
      30 ms, which is what it gains on the others in the 80 ms until the next";
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
@@ -194,8 +184,7 @@ const TR52: &str = "TR 1994, section 5.2";
 const TR53: &str = "TR 1994, section 5.3";
 const TR54: &str = "TR 1994, section 5.4";
 const OBLIVIOUS: &[&str] = &["queue", "queue-np", "ticket-spin"];
-const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "native", "native-np"];
-const REST_SGI: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "ttas-spin"];
+const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "hardware", "hardware-np"];
 const PASS_OVER: &[&str] = &["queue-hs", "smart-q", "ticket-np"];
 
 /// Those of the TR.
@@ -206,7 +195,7 @@ pub const FIGURES: &[Figure] = &[
         machine: "sgi-challenge-11",
         x: LEVEL,
         y: TIME,
-        series: LOCKS_SGI,
+        series: LOCKS,
         at: LEVELS,
         rounds: 600,
         limit_ms: 10_000.0,
@@ -217,7 +206,7 @@ pub const FIGURES: &[Figure] = &[
                 words: "Queue, Queue-np and Ticket degrade worst",
                 source: TR52,
                 measure: "fastest of the three by slowest other lock, at levels 2 and 3",
-                number: |data| data.least(OBLIVIOUS, REST_SGI, SHARED),
+                number: |data| data.least(OBLIVIOUS, REST, SHARED),
                 note: "",
                 bound: AtLeast(1.0),
             },
@@ -233,17 +222,17 @@ pub const FIGURES: &[Figure] = &[
                 words: "Queue-HS, Smart-Q and Ticket-np outperform Native and TAS-B at levels of 2 and above",
                 source: TR52,
                 measure: "slowest of the three by fastest of the two",
-                number: |data| data.worst(PASS_OVER, &["ttas-spin", "tas-b"], SHARED),
+                number: |data| data.worst(PASS_OVER, &["hardware", "tas-b"], SHARED),
                 note: "",
                 bound: AtMost(1.0),
             },
             Claim {
                 words: "Native-np and TAS-B-np display the best results",
                 source: TR52,
-                measure: "TAS-B-np by fastest other lock, at levels 2 and 3, the larger",
+                measure: "slower of the two by fastest other lock, at levels 2 and 3, the larger",
                 number: |data| {
-                    let others = [OBLIVIOUS, PASS_OVER, &["ttas-spin", "tas-b"]].concat();
-                    data.worst(&["tas-b-np"], &others, SHARED)
+                    let others = [OBLIVIOUS, PASS_OVER, &["hardware", "tas-b"]].concat();
+                    data.worst(&["tas-b-np", "hardware-np"], &others, SHARED)
                 },
                 note: "",
                 bound: AtMost(1.05),
@@ -305,18 +294,18 @@ pub const FIGURES: &[Figure] = &[
                 source: TR52,
                 measure: "Native-np by the fastest of the others, at levels 2 and 3, the larger",
                 number: |data| {
-                    let others = [OBLIVIOUS, PASS_OVER, &["native", "tas-b", "tas-b-np"]].concat();
-                    data.worst(&["native-np"], &others, SHARED)
+                    let others = [OBLIVIOUS, PASS_OVER, &["hardware", "tas-b", "tas-b-np"]].concat();
+                    data.worst(&["hardware-np"], &others, SHARED)
                 },
-                note: SLEEPS,
+                note: "",
                 bound: AtMost(1.05),
             },
             Claim {
                 words: "TAS-B and Native deteriorate as the level increases",
                 source: TR52,
                 measure: "time at level 3 by that at level 1, the smaller",
-                number: |data| data.grows("tas-b", 1.0, MOST).min(data.grows("native", 1.0, MOST)),
-                note: SLEEPS,
+                number: |data| data.grows("tas-b", 1.0, MOST).min(data.grows("hardware", 1.0, MOST)),
+                note: "",
                 bound: AtLeast(1.5),
             },
         ],
@@ -327,7 +316,7 @@ pub const FIGURES: &[Figure] = &[
         machine: "sgi-challenge-11",
         x: PROCESSORS,
         y: TIME,
-        series: LOCKS_SGI,
+        series: LOCKS,
         at: &[1.0, 2.0, 4.0, 6.0, 8.0, 11.0],
         rounds: 600,
         limit_ms: 10_000.0,
@@ -338,7 +327,7 @@ pub const FIGURES: &[Figure] = &[
                 words: "Queue, Queue-np and Ticket perform poorly",
                 source: TR52,
                 measure: "fastest of the three by slowest other lock, at 11 processors",
-                number: |data| data.least(OBLIVIOUS, REST_SGI, &[11.0]),
+                number: |data| data.least(OBLIVIOUS, REST, &[11.0]),
                 note: "",
                 bound: AtLeast(1.0),
             },
@@ -349,7 +338,7 @@ pub const FIGURES: &[Figure] = &[
                 number: |data| {
                     let grows = |name| data.grows(name, 2.0, 11.0);
                     largest2(grows("smart-q"), grows("ticket-np"))
-                        / -largest2(-grows("tas-b"), -grows("ttas-spin"))
+                        / -largest2(-grows("tas-b"), -grows("hardware"))
                 },
                 note: "",
                 bound: AtMost(1.0),
@@ -357,8 +346,10 @@ pub const FIGURES: &[Figure] = &[
             Claim {
                 words: "More processors do not affect TAS-B-np and Native-np until there are more than about eight",
                 source: TR52,
-                measure: "growth of TAS-B-np from 2 to 8 processors",
-                number: |data| data.grows("tas-b-np", 2.0, 8.0),
+                measure: "growth from 2 to 8 processors, the larger of the two",
+                number: |data| {
+                    largest2(data.grows("tas-b-np", 2.0, 8.0), data.grows("hardware-np", 2.0, 8.0))
+                },
                 note: "",
                 bound: AtMost(1.25),
             },
@@ -382,10 +373,10 @@ pub const FIGURES: &[Figure] = &[
                 source: TR52,
                 measure: "fastest of the others by Native-np, at 63 processors",
                 number: |data| {
-                    let others = [OBLIVIOUS, PASS_OVER, &["native", "tas-b", "tas-b-np"]].concat();
-                    data.least(&others, &["native-np"], &[63.0])
+                    let others = [OBLIVIOUS, PASS_OVER, &["hardware", "tas-b", "tas-b-np"]].concat();
+                    data.least(&others, &["hardware-np"], &[63.0])
                 },
-                note: SLEEPS,
+                note: HALF,
                 bound: AtLeast(1.5),
             },
             Claim {
@@ -415,7 +406,7 @@ pub const FIGURES: &[Figure] = &[
         machine: "sgi-challenge-11",
         x: LEVEL,
         y: COMPLETION,
-        series: LOCKS_SGI,
+        series: LOCKS,
         at: &[2.0],
         rounds: 4 * 511,
         limit_ms: 20_000.0,
@@ -443,7 +434,7 @@ pub const FIGURES: &[Figure] = &[
         machine: "sgi-challenge-11",
         x: LEVEL,
         y: COMPLETION,
-        series: LOCKS_SGI,
+        series: LOCKS,
         at: &[2.0],
         rounds: 1 << 17,
         limit_ms: 20_000.0,
@@ -555,8 +546,8 @@ pub const FIGURES: &[Figure] = &[
                 words: "RW-Native-np outperforms all the others",
                 source: TR53,
                 measure: "RW-Native-np by the fastest of the others, at 63 processors",
-                number: |data| data.worst(&["rw-native-np"], RW_OTHERS, &[63.0]),
-                note: SLEEPS,
+                number: |data| data.worst(&["rw-hardware-np"], RW_OTHERS, &[63.0]),
+                note: "",
                 bound: AtMost(1.05),
             },
             Claim {
@@ -825,14 +816,14 @@ const APP_CLAIMS_SGI: &[Claim] = &[
     Claim {
         words: "Ticket-np and Smart-Q match TAS-B-np and Native-np on the SGI",
         source: TR52,
-        measure: "slower of the two by TAS-B-np",
-        number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np"], &[2.0]),
+        measure: "slower of the two by faster of those two",
+        number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np", "hardware-np"], &[2.0]),
         note: TUNED,
         bound: AtMost(1.1),
     },
 ];
 
-const RW_OTHERS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-native"];
+const RW_OTHERS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-hardware"];
 const RW_OTHERS_SGI: &[&str] = &["rw-tas-b", "rw-queue", "rw-smart-q"];
 const RW_CLAIMS_SGI: &[Claim] = &[
     Claim {
@@ -858,8 +849,8 @@ const RW_CLAIMS: &[Claim] = &[
         words: "RW-Native-np outperforms all the others in a multiprogrammed environment",
         source: TR53,
         measure: "RW-Native-np by the fastest of the others, at levels 2 and 3, the larger",
-        number: |data| data.worst(&["rw-native-np"], RW_OTHERS, SHARED),
-        note: SLEEPS,
+        number: |data| data.worst(&["rw-hardware-np"], RW_OTHERS, SHARED),
+        note: "",
         bound: AtMost(1.05),
     },
     Claim {
@@ -867,7 +858,7 @@ const RW_CLAIMS: &[Claim] = &[
         source: TR53,
         measure: "RW-Smart-Q by the fastest of all, at levels 2 and 3, the larger",
         number: |data| data.worst(&["rw-smart-q"], RWLOCKS, SHARED),
-        note: "",
+        note: REMOTE,
         bound: AtMost(1.25),
     },
     Claim {

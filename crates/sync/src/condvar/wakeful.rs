@@ -41,7 +41,7 @@
 //! # Protocol
 //!
 //! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
-//! - W3. The standby polls until it is signalled, with a waiter's priority (S6 of [`publish`]). W4. In vain,
+//! - W3. The standby polls until it is signalled, as a contender (S6 of [`publish`]). W4. In vain,
 //!   it changes `sequence` and is a sleeper.
 //! - W5. A sleeper sleeps while `sequence` is what W1 read.
 //! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. If that
@@ -98,7 +98,7 @@
 //! a signal are caught. `crates/preload/tests/c`. `crates/xtask/explained.toml` has the orderings.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, StaticPlatform, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, StaticPlatform, Wait};
 
 use crate::wait::look::is_wanted;
 use crate::wait::publish;
@@ -210,7 +210,7 @@ impl<P: Platform> Wakeful<P> {
     /// What the waiter has to do next. The caller has released the mutex.
     pub fn step(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Step {
         if waiter.standby {
-            return publish::waiting::<P, _>(Priority::LockWaiter, || self.stand_by(waiter, deadline));
+            return publish::waiting::<P, _>(|| self.stand_by(waiter, deadline));
         }
         if self.sequence.load(Relaxed) != waiter.sequence {
             Step::Signalled

@@ -2,6 +2,7 @@
 //! Mutual exclusion.
 
 mod array_queue;
+mod hardware;
 mod mcs;
 mod native;
 mod queue;
@@ -14,6 +15,7 @@ mod ttas;
 mod wakeful;
 
 pub use array_queue::{ArrayQueue, ArrayQueueNode};
+pub use hardware::{Hardware, HardwareNp};
 pub use mcs::{Mcs, McsNode};
 pub use native::Native;
 pub use queue::{Queue, QueueNp};

@@ -115,9 +115,7 @@ impl<P: Platform, W: Waiting> Ttas<P, W> {
                 me = wait::informed_after::<W, P>(looks == 1, me);
                 // HINT: who is preempted in the first microsecond is taken more seriously than a waiter
                 // should be. `entered` ends it.
-                let acted_on = P::hands_off();
-                let priority = if acted_on { publish::contender::<P>(me) } else { Priority::LockWaiter };
-                P::set_priority(me, priority);
+                P::set_priority(me, publish::waits_as::<P>(me, Priority::LockWaiter));
             }
             if look && !W::may_spin::<P>(Priority::LockWaiter, looks) {
                 looks = 0;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many readers or one writer.
 
+mod rw_hardware;
 mod rw_native;
 mod rw_queue;
 mod rw_smart_q;
 mod rw_tas_b;
 mod rw_wakeful;
 
+pub use rw_hardware::{Hardware, HardwareNp};
 pub use rw_native::Native;
 pub use rw_queue::{Fifo, Queue, QueueNode, Succession};
 pub use rw_smart_q::{Smart, SmartQ};

@@ -86,7 +86,7 @@
 //! `crates/preload/tests/c/sem*.c`, with and without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Priority, Wait};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Wait};
 
 use super::RawSemaphore;
 use crate::wait::look::{self, is_wanted};
@@ -331,7 +331,7 @@ impl<P: Platform> Wakeful<P> {
     /// The standby's part of W1, W2 and W4: until there are tokens, or it sleeps, or gives up.
     #[inline(never)]
     fn poll(&self, waiter: &mut Waiter, deadline: Option<Deadline>) -> Option<Step> {
-        publish::waiting::<P, _>(Priority::LockWaiter, || self.poll_awake(waiter, deadline))
+        publish::waiting::<P, _>(|| self.poll_awake(waiter, deadline))
     }
 
     #[inline]

@@ -86,7 +86,7 @@ use platform::{Atomic, Ordering::*, Platform, Priority};
 
 use super::{Job, Kind, RawTeam};
 use crate::barrier::{BWakeful, RawBarrier};
-use crate::wait::{LOOK_PAUSES, SWITCH_PAUSES, look};
+use crate::wait::{LOOK_PAUSES, SWITCH_PAUSES, look, publish};
 
 const IDLE: u32 = 0;
 const ASLEEP: u32 = 1;
@@ -207,7 +207,7 @@ impl<P: Platform> Wakeful<P> {
         }
         // Not before: between loops in a row nobody gets here.
         let (me, began) = look::begin::<P>();
-        P::set_priority(me, Priority::BarrierWaiter);
+        P::set_priority(me, publish::waits_as::<P>(me, Priority::BarrierWaiter));
         let patience = match kind {
             Kind::Bound => BOUND_SLICES * P::costs().slice,
             Kind::Free => FREE_IDLES * P::costs().idle,
@@ -231,7 +231,7 @@ impl<P: Platform> Wakeful<P> {
                 break;
             }
         }
-        P::set_priority(me, Priority::Running);
+        P::set_priority(me, publish::own::<P>(me));
     }
 }
 

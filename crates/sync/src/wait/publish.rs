@@ -9,7 +9,7 @@
 //!
 //! - S1. Before it tries for a lock, the thread wishes not to be preempted, and has the priority of a holder
 //!   ([`claim`]). If it gets the lock at once, no moment inside is without.
-//! - S2. If it has to wait, its priority is a waiter's (S8), and the wish ends, unless it holds another lock
+//! - S2. If it has to wait, it stands as a contender (S8), and the wish ends, unless it holds another lock
 //!   ([`wait`]). Then it keeps the wish, and stands above those who do nothing special: others wait for it.
 //! - S3. With the lock it counts it ([`entered`]) in [`Platform::holds`], with those of `-informing` and
 //!   `-np`. After a wait it wishes again here, some instructions after it has got the lock.
@@ -19,17 +19,17 @@
 //!   without a processor, it hands its own off (ICPP 2001, figure 1, lines 32 and 42).
 //!
 //! - S6. At a barrier or as a standby, nobody can name the threads that are waited for. A thread that waits
-//!   there awake matters less meanwhile ([`waiting`]).
+//!   there awake is a contender meanwhile ([`waiting`]).
 //! - S7. Whom somebody waits for stands above all ([`Priority::AwaitedHolder`]), if it does not say itself
 //!   that it holds a lock: the waiter says it for it ([`hand_along`]). A waiter that is a holder has been
 //!   raised itself by those who wait for it. So the priority goes along the chain of owners that the lock
 //!   words name. The waiter has seen to it before that the holder's release takes its slow path, which ends
 //!   it ([`let_go`]).
-//! - S8. A lock that goes to whoever takes it names no successor. Its holder could not raise a waiter that
-//!   lost its processor while the lock was held, and threads that poll would come before that waiter for
-//!   ever. So a waiter there is a *contender*: it stands as high as those that compute, and gives way to
-//!   them by falling asleep. The paper has LOCK_IMMEDIATE_WAITER_PRIORITY, "equal to, or higher than
-//!   RUNNING", for whoever may have the lock next (section 4).
+//! - S8. No default names the thread that goes on next. Whoever lets waiters go on could not raise one that
+//!   has lost its processor, and threads that poll would come before it for ever. So a waiter is a
+//!   *contender*: it stands as high as those that compute, and gives way to them by falling asleep, or by
+//!   yielding. The paper has LOCK_IMMEDIATE_WAITER_PRIORITY, "equal to, or higher than RUNNING", for whoever
+//!   may have the lock next (section 4).
 //!
 //! HINT: all of it. A lock that was taken before the thread published counts at its release all the same.
 //! Then the wish of one that is held yet ends too early, once.
@@ -73,20 +73,23 @@ pub fn claim<P: Platform>() -> ThreadId {
     me
 }
 
-/// S2, with this priority or the [`contender`]'s.
-pub fn wait<P: Platform>(me: ThreadId, priority: Priority) {
+/// S2.
+pub fn wait<P: Platform>(me: ThreadId) {
     super::unshield::<Unpreemptable, P>(me);
-    P::set_priority(me, waiters::<P>(me, priority));
+    P::set_priority(me, contender::<P>(me));
 }
 
 /// S8.
-pub fn contender<P: Platform>(me: ThreadId) -> Priority {
-    waiters::<P>(me, own::<P>(me).min(Priority::Running))
+fn contender<P: Platform>(me: ThreadId) -> Priority {
+    match super::raised::<P>(me) {
+        true => Priority::LockImmediateWaiter,
+        false => own::<P>(me).min(Priority::Running),
+    }
 }
 
-/// What a thread has that waits with this priority.
-fn waiters<P: Platform>(me: ThreadId, priority: Priority) -> Priority {
-    if super::raised::<P>(me) { Priority::LockImmediateWaiter } else { priority }
+/// S8, for one that tells wherever a view looks: where nobody acts on it, its priority is `seen` by others.
+pub fn waits_as<P: Platform>(me: ThreadId, seen: Priority) -> Priority {
+    if P::hands_off() { contender::<P>(me) } else { seen }
 }
 
 /// What a thread has that does not wait.
@@ -99,12 +102,12 @@ fn restore<P: Platform>(me: ThreadId) {
 }
 
 /// S6.
-pub fn waiting<P: Platform, T>(priority: Priority, wait: impl FnOnce() -> T) -> T {
+pub fn waiting<P: Platform, T>(wait: impl FnOnce() -> T) -> T {
     if !P::hands_off() {
         return wait();
     }
     let me = P::register_lazily();
-    P::set_priority(me, waiters::<P>(me, priority.min(own::<P>(me))));
+    P::set_priority(me, contender::<P>(me));
     let result = wait();
     restore::<P>(me);
     result

@@ -7,9 +7,9 @@
 //! by, the others sleep.
 //!
 //! - It polls for as long as an idle processor takes to go to sleep and back
-//!   ([`Costs::idle`](platform::Costs::idle)), and leaves before that if a thread that matters more has
-//!   lost its processor. Where the machine has that call, it gives it its own, and looks once more
-//!   ([`Platform::hands_off`]; ICPP 2001, figure 1, lines 18 to 20).
+//!   ([`Costs::idle`](platform::Costs::idle)), and leaves before that if a thread that does not wait has
+//!   lost its processor. If that one stands above all that compute, and the machine has that call, it gives
+//!   it its own, and looks once more ([`Platform::hands_off`]; ICPP 2001, figure 1, lines 18 to 20).
 //! - In vain, it tells the next ones to rest: [`after_wait`] counts the waits until somebody may stand by
 //!   again.
 //!
@@ -17,7 +17,7 @@
 //! thread that was woken and has not run. With six rests of [`REST`] waits each, a partner that never comes
 //! costs 0.1 us a wait on average.
 
-use platform::{Deadline, Platform};
+use platform::{Deadline, Platform, Priority};
 
 use super::look::{is_wanted, pause_until};
 
@@ -70,7 +70,8 @@ impl Vigil {
         // HINT: wrong, it leaves too early or polls on a processor that somebody wants, to the end of its
         // time.
         let wanted = ask && is_wanted::<P>();
-        if wanted && self.now < self.until && P::hands_off() {
+        let heir = || P::hands_off() && P::higher_preempted(Priority::Running);
+        if wanted && self.now < self.until && heir() {
             P::hand_off();
             return Next::Stay;
         }

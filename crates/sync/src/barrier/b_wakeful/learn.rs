@@ -34,12 +34,13 @@
 //! more threads than processors, some of those who wait soon sleep. Then a trial is no time to tell from what
 //! runs that the load has gone.
 //!
-//! Where a scheduler listens, a waiter that yields has the least priority of all (S6 of [`publish`]; ICPP
-//! 2001, section 4). The scheduler then gives what it yields to a thread that has not come yet.
+//! Where a scheduler listens, a waiter that yields is a contender (S6 and S8 of [`publish`]). With the least
+//! priority of all (ICPP 2001, section 4) it would not run again beside threads that poll: nobody could raise
+//! it when the last one has come.
 //!
 //! All words are hints, and races between writers lose a lesson, no more.
 
-use platform::{Atomic, Ordering::*, Platform, Priority};
+use platform::{Atomic, Ordering::*, Platform};
 
 use super::apart;
 use super::episode::{Episodes, spin_for};
@@ -134,7 +135,7 @@ impl<P: Platform> Learn<P> {
 
     #[inline(never)]
     fn wait_awake(&self, episodes: &Episodes<P>, done: &impl Fn() -> bool, sleep: &impl Fn()) {
-        publish::waiting::<P, _>(Priority::BarrierWaiter, || self.yield_awake(episodes, done, sleep));
+        publish::waiting::<P, _>(|| self.yield_awake(episodes, done, sleep));
     }
 
     #[inline]

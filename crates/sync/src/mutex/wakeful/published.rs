@@ -44,7 +44,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let me = publish::claim::<P>();
         begin::<P>();
         let locked = self.take_free(word) || {
-            publish::wait::<P>(me, publish::contender::<P>(me));
+            publish::wait::<P>(me);
             self.lock_contended(word, deadline)
         };
         self.published(locked)

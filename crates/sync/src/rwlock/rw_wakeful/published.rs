@@ -7,9 +7,10 @@
 //! | L1 | A writer that gets the lock by a slow path sets TOLD with it if somebody listens, or clears it. |
 //! | L2 | With TOLD it tells. Then the fast path of its release fails, and of the next writer's A1. |
 //! | L3 | The release untells (S4), and leaves TOLD. R2 wakes, and S5 follows. |
-//! | L4 | While a thread waits, its priority is a waiter's, and it has no wish (S2). |
+//! | L4 | While a thread waits, it is a contender, and it has no wish (S2, S8). |
 //! | L5 | A waiter beside a preempted writer hands its processor off, once for each time that it is. Beside |
-//! |    | readers it does so if a thread that matters more is preempted. |
+//! |    | readers it does so if a thread that does not wait is preempted. That one may stand no higher: |
+//! |    | then a waiter that may sleep does (F6), and one that has just come goes into line (W1). |
 //!
 //! Who writes and never meets another thread never comes to a slow path, and tells nothing. The fast paths
 //! have no instruction for it: they look whether bits of the state are zero anyway, and TOLD is one of them.
@@ -17,13 +18,13 @@
 //! I8. While a writer is inside, TOLD says whether it has told. Only L1 changes TOLD; an upgrade clears it.
 //!
 //! A reader inside tells nothing. Its release would have to look for it, by two instructions in each. It has
-//! its own priority, which is above that of those who wait for it, so that L5 lets it run. Nor does a waiter
+//! its own priority, which is not below that of those who wait for it; they fall asleep. Nor does a waiter
 //! speak for a writer that did not (S7): the state does not name it, and the hint that does may be stale.
 //!
 //! HINT: all of it. A lock that another thread releases leaves the priority with the one that took it, until
 //! that one releases another lock.
 
-use platform::{Atomic, Deadline, Ordering::*, Priority, Readers, RunState, ThreadId};
+use platform::{Atomic, Deadline, Ordering::*, Readers, RunState, ThreadId};
 
 use super::word::*;
 use super::{Until, Wakeful};
@@ -79,7 +80,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     pub(super) fn write_telling(&self, deadline: Option<Deadline>) -> bool {
         let me = publish::claim::<P>();
         let taken = self.state.load(Relaxed) & (DEMAND | URGENT) == 0 && self.take_telling() || {
-            publish::wait::<P>(me, Priority::LockWaiter);
+            publish::wait::<P>(me);
             self.wait_as_it_is(Want::Write, deadline)
         };
         self.told(taken)
@@ -87,7 +88,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// L4. Waits, and is as before.
     pub(super) fn wait_told(me: ThreadId, wait: impl FnOnce() -> bool) -> bool {
-        publish::wait::<P>(me, Priority::LockWaiter);
+        publish::wait::<P>(me);
         let taken = wait();
         publish::gave_up::<P>();
         taken

@@ -462,7 +462,10 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// HINT: wrong either way, it costs a spin or a sleep.
     fn holder_runs(&self, word: u32, waited: u64) -> bool {
         let owner = ThreadId(self.owner.load(Relaxed) % ThreadId::LIMIT);
-        word & WRITER == 0 || look::may_run_after::<P>(owner, waited)
+        if word & WRITER == 0 {
+            return !(N::PUBLISHES && P::hands_off() && look::is_wanted::<P>());
+        }
+        look::may_run_after::<P>(owner, waited)
     }
 
     /// The lock is free and the front demands it: may another thread take it?
