@@ -11,6 +11,7 @@
 //! | the same, and closed ([`abi::image`]) | loses the OpenMP runtime, which nobody there could call |
 //! | static, or musl's linker | our entries get [`ORIGIN`], which glibc resolves and musl does not find: its own glibc children are reached |
 //! | all others | loses our entries; its children are not reached |
+//! | one in another root, where our library is not | the same |
 //! | cannot be read | stays as it is |
 //!
 //! **OpenMP.** `WAKEFUL_OPENMP` says where the runtime is that programs are to get. Without it, no entry is added or taken away for
@@ -213,6 +214,8 @@ fn unmap(at: *mut c_void, size: usize) {
 struct Told<'a> {
     /// A library of ours is preloaded.
     ours: bool,
+    /// Where the last one is, if its path is whole.
+    place: Option<&'a [u8]>,
     /// One of others is.
     others: bool,
     /// Where our OpenMP runtime is, if programs are to have it.
@@ -223,6 +226,19 @@ impl Told<'_> {
     /// The runtime, by its file's name.
     fn is_openmp(&self, entry: &[u8]) -> bool {
         self.openmp.is_some_and(|openmp| last_part(openmp) == last_part(entry))
+    }
+
+    /// Our library is not there: chroot(2) has changed what its path means.
+    #[inline(never)]
+    fn is_elsewhere(&self) -> bool {
+        let mut path = [0u8; PATH];
+        let Some(place) = self.place.filter(|place| place.len() < PATH) else { return false };
+        path[..place.len()].copy_from_slice(place);
+        // SAFETY: a C string, and this thread's errno.
+        unsafe {
+            libc::syscall(libc::SYS_faccessat, AT_FDCWD, path.as_ptr(), libc::F_OK) != 0
+                && *libc::__errno_location() == libc::ENOENT
+        }
     }
 }
 
@@ -238,7 +254,10 @@ unsafe fn told<'a>(list: List) -> Told<'a> {
             if b"LW".contains(&(**next as u8)) {
                 if let Some(value) = preloads(*next) {
                     entries(value).for_each(|entry| match is_ours(entry) {
-                        true => told.ours = true,
+                        true => {
+                            told.ours = true;
+                            told.place = Some(entry).filter(|entry| entry.starts_with(b"/"));
+                        }
                         false => told.others = true,
                     });
                 } else if let Some(value) = CStr::from_ptr(*next).to_bytes().strip_prefix(OPENMP)
@@ -267,6 +286,10 @@ unsafe fn fit(list: List, look: impl FnOnce() -> Option<Fate>) -> Option<Mapping
         }
         let errno = *libc::__errno_location();
         let fate = look().map(|fate| if fate == Fate::Closed && told.others { Fate::Loads } else { fate });
+        let fate = match fate {
+            Some(Fate::Loads | Fate::Closed) if told.is_elsewhere() => Some(Fate::Refuses),
+            fate => fate,
+        };
         let mapping = fate.and_then(|fate| fitting(list, &told, fate));
         *libc::__errno_location() = errno;
         mapping

@@ -164,6 +164,26 @@ fn many_threads() {
     fs::remove_file(program).unwrap();
 }
 
+/// A program in a root without our library says nothing of that.
+#[test]
+fn root_another_root_has_no_library() {
+    let libraries = ["lib64/ld-linux-x86-64.so.2", "lib/x86_64-linux-gnu/libc.so.6"];
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 || !libraries.iter().all(|path| Path::new("/").join(path).exists()) {
+        return skipped("needs root, and a C library where Debian has it");
+    }
+    let program = compile_with("nothing.c", &["-DROOT"]);
+    let root = program.with_extension("root");
+    for path in libraries {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::copy(Path::new("/").join(path), root.join(path)).unwrap();
+    }
+    fs::rename(program, root.join("one")).unwrap();
+    let output = preloaded(Path::new("chroot")).arg(&root).arg("/one").output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(0), "".into()));
+    fs::remove_dir_all(root).unwrap();
+}
+
 /// Says so on the terminal even though the harness keeps what a test prints.
 fn skipped(why: &str) {
     use std::io::Write;

@@ -288,7 +288,7 @@ pub fn remarks(report: &Report) -> Vec<String> {
             grouped(summary.processes_unmapped.into())
         ));
     }
-    if summary.programs_silent > 0 {
+    if summary.programs_silent > 0 && summary.obstacle.is_none() {
         say(&format!(
             "Of {} no wait is known: /proc is hidden there (chroot, hidepid), or a program is static, \
              set-user-ID, or without our library.",

@@ -648,7 +648,11 @@ fn unseen(summary: &Summary) -> Option<Said> {
     } else if summary.processes == 0 {
         (
             "the program did not load the library that tells the waits.",
-            "Is LD_PRELOAD removed on the way, or does another user's program start?",
+            if std::path::Path::new("/proc/self").exists() {
+                "Is LD_PRELOAD removed on the way, does another user's program start, or is /proc hidden?"
+            } else {
+                "Its library and this command meet in /proc, and there is none here: mount it."
+            },
         )
     } else {
         return None;
