@@ -94,9 +94,11 @@ fn tick(now_ns: u64) -> u32 {
     (now_ns >> TICK_SHIFT) as u32
 }
 
-/// For how many verdicts of [`is_beside_others`] it stays true, in the bits of [`STAYS`]; above them when the
-/// last one was, in ms.
+/// For how many verdicts of [`is_beside_others`] it stays true, in the bits of [`STAYS`]; [`JUDGED`]; above
+/// them when the last one was, in ms.
 static VERDICT: AtomicU64 = AtomicU64::new(0);
+/// Somebody judges.
+const JUDGED: u64 = 1 << STAYS.count_ones();
 /// Processor time idle and of ours at that time, in ns.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 static OWN: AtomicU64 = AtomicU64::new(0);
@@ -104,45 +106,58 @@ static OWN: AtomicU64 = AtomicU64::new(0);
 const VERDICT_MS: u64 = 40;
 /// Verdicts for which others stay: who sleeps and wakes often leaves them little for tens of ms.
 const STAYS: u64 = 7;
-const TIME_SHIFT: u32 = STAYS.count_ones();
+const TIME_SHIFT: u32 = STAYS.count_ones() + 1;
+/// What lasted for so long may have been over long ago. A judge who takes so long has been lost by a fork.
+const STALE_MS: u64 = 10 * VERDICT_MS;
 
 /// See [`platform::Platform::is_beside_others`]. Counts time and not threads: nobody knows which threads of
-/// ours sleep. About 10 us each [`VERDICT_MS`].
+/// ours sleep. Time in which a processor waits for a disk or for its host counts as others'. About 10 us each
+/// [`VERDICT_MS`].
 pub fn is_beside_others(now_ns: u64) -> bool {
     let last = VERDICT.load(Relaxed);
     let ms = now_ns >> 20;
-    if ms.saturating_sub(last >> TIME_SHIFT) < VERDICT_MS { last & STAYS != 0 } else { judge(last, ms) }
+    let age = ms.saturating_sub(last >> TIME_SHIFT);
+    if age < VERDICT_MS || last & JUDGED != 0 && age < STALE_MS { last & STAYS != 0 } else { judge(last) }
 }
 
 #[cold]
 #[inline(never)]
-fn judge(last: u64, ms: u64) -> bool {
-    // HINT: of two who come at the same time one goes by the old verdict.
-    let claim = ms << TIME_SHIFT | last & STAYS;
-    let claimed = VERDICT.compare_exchange(last, claim, Relaxed, Relaxed).is_ok();
-    let processors = if claimed { machine_is_ours() } else { None };
-    let Some((processors, idle)) = processors.zip(first_line(c"/proc/uptime", idle)) else {
+fn judge(last: u64) -> bool {
+    if VERDICT.compare_exchange(last, last | JUDGED, Relaxed, Relaxed).is_err() {
         return last & STAYS != 0;
-    };
+    }
+    let told =
+        machine_is_ours().filter(|&processors| processors <= FEW).zip(first_line(c"/proc/uptime", idle));
     let (own, ms) = (futex::cpu_ns(), futex::now_ns() >> 20);
-    let (idle_before, own_before) = (IDLE.swap(idle, Relaxed), OWN.swap(own, Relaxed));
-    let (idled, used) = (idle.saturating_sub(idle_before), own.saturating_sub(own_before));
-    let elapsed = ms - (last >> TIME_SHIFT);
-    let stays = if elapsed >= 10 * VERDICT_MS || own < own_before {
-        // What lasted for so long may have been over long ago; a forked child has used nothing yet.
-        0
-    } else if had_a_part(processors as u64 * (elapsed << 20), idled + used) {
-        STAYS
-    } else {
-        (last & STAYS).saturating_sub(1)
+    let stays = match told {
+        None => 0,
+        Some((processors, idle)) => {
+            let (idle_before, own_before) = (IDLE.swap(idle, Relaxed), OWN.swap(own, Relaxed));
+            let (idled, used) = (idle.saturating_sub(idle_before), own.saturating_sub(own_before));
+            let elapsed = ms.saturating_sub(last >> TIME_SHIFT);
+            let all = processors as u64 * (elapsed << 20);
+            // A forked child has used nothing yet.
+            if elapsed >= STALE_MS || own < own_before {
+                0
+            } else if had_a_part(all, idled, used) {
+                STAYS
+            } else {
+                (last & STAYS).saturating_sub(1)
+            }
+        }
     };
     VERDICT.store(ms << TIME_SHIFT | stays, Relaxed);
     stays != 0
 }
 
-/// Did others have more than 3/16 of all processor time, in ns? The kernel's units make 1/8 at most of none.
-fn had_a_part(all: u64, idle_or_ours: u64) -> bool {
-    all.saturating_sub(idle_or_ours) > all / 16 * 3
+/// On more processors it was not tried, and the kernel adds up longer.
+const FEW: u32 = 4;
+
+/// Did others have more than 3/16 of all processor time, and more than was idle? In ns. The kernel's units, of
+/// 10 ms, are not others' time.
+fn had_a_part(all: u64, idle: u64, ours: u64) -> bool {
+    let others = all.saturating_sub(idle + ours);
+    others > (all / 16 * 3).max(12_000_000) && others > idle
 }
 
 /// `350735.47 234388.90`: how long all processors were idle, in ns.
@@ -265,7 +280,11 @@ mod tests {
         assert_eq!(idle("350735.47 234388.90"), Some(234_388_900_000_000));
         assert_eq!(idle("350735.47"), None);
         assert_eq!(idle("350735.47 x.90"), None);
-        assert!(had_a_part(160, 129) && !had_a_part(160, 130) && !had_a_part(160, 170));
+        let ms =
+            |all: u64, idle: u64, ours: u64| had_a_part(all * 1_000_000, idle * 1_000_000, ours * 1_000_000);
+        assert!(ms(160, 0, 129) && !ms(160, 0, 130) && !ms(160, 0, 170));
+        assert!(ms(160, 50, 50) && !ms(160, 60, 50), "where processors are idle, nobody takes one");
+        assert!(ms(40, 0, 27) && !ms(40, 0, 28), "a unit of the kernel's on one processor");
         assert_eq!(online("0"), Some(1));
         assert_eq!(online("0-3,8,10-11"), Some(7));
         assert_eq!(online(""), None);

@@ -302,8 +302,8 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
         None
     }
 
-    /// HINT: did other programs run for a quarter of the machine's processor time of late? False where nobody
-    /// can tell.
+    /// HINT: did other programs take a part of few processors of late, a fifth about, and more than was idle?
+    /// False where nobody can tell.
     fn is_beside_others(now_ns: u64) -> bool {
         let _ = now_ns;
         false

@@ -5,7 +5,7 @@
 //! spin starves its holder of a processor. This one does neither. A few running threads contend for it, one
 //! *standby* watches, and all others sleep in a *line*. While the holder runs and comes back at once, the
 //! lock stays with it: to move the lock and its data costs more than the section. The standby takes the
-//! lock over by the clock. When the holder does not run, nobody spins. Beside other programs it is a futex.
+//! lock over by the clock. When the holder does not run, nobody spins. Beside others' load it is a futex.
 //!
 //! ```text
 //!              barges, if it comes at the right moment (A2)
@@ -45,7 +45,7 @@
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
 //! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). A free word with KICK has
 //!   HANDOFF.
-//! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or has been woken.
+//! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or R2 woke it or F3's.
 //!
 //! # Protocol
 //! | step | by | what |

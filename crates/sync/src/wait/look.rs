@@ -37,8 +37,8 @@ pub fn has_room<N: Preemption, P: Platform>(now: u64) -> bool {
     P::roomy() && !is_crowded::<N, P>(now)
 }
 
-/// HINT: do other programs share few processors with more threads of ours than these? Not asked where a
-/// scheduler goes by what the threads say.
+/// HINT: do other programs share few processors with us, on which not each thread of ours has room? Not asked
+/// where a scheduler goes by what the threads say.
 pub fn is_beside_others<N: Preemption, P: Platform>(now: u64) -> bool {
     let told = N::PUBLISHES && P::hands_off();
     !told && !P::roomy() && P::is_beside_others(now)

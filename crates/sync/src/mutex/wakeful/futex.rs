@@ -5,7 +5,7 @@
 //! A line keeps all but two threads asleep. Where other programs share the processors, that is too few awake:
 //! while one waits for its processor, the other one's goes to others whenever that sleeps. A program that
 //! wakes a thread at each release gets up to twice the processor time (`docs/design/mutex.md` has the
-//! numbers). So the line and the role rest. The lock is as unfair as a futex then.
+//! numbers). So no new line begins. The lock is as unfair as a futex then.
 //!
 //! ```text
 //!   arrival - KICK -> asleep on the word - R2 -> takes the lock, with KICK -> holder - R1, R2 -> the next
@@ -16,15 +16,17 @@
 //! - F1. An arrival beside a held lock without STANDBY sets KICK and sleeps on the word, if other programs
 //!   share few processors (`look::is_beside_others`), or KICK is set already.
 //! - F2. Whom R2 has woken takes the lock with KICK, or does F1 again: others may sleep, and R1 cleared KICK.
-//!   So while somebody sleeps by F1, KICK is set, or a woken thread is on its way.
+//!   So while somebody sleeps by F1, KICK is set, R2 is about to wake one, or a woken thread is on its way.
 //! - F3. Whom R2 has woken wakes all sleepers if it finds STANDBY, or leaves at its deadline. Then they are
-//!   waiters as others. A standby that leaves (G2) wakes all, too. So the role may be taken at any time: R2
-//!   wakes its standby, or a thread that does F3.
+//!   waiters as others. Who takes the role of a word with KICK wakes all, too, as a standby that leaves (G2).
+//!   So the role may be taken at any time: R2 wakes its standby, or a thread that does F3.
+//!
+//! A lock whose line is never empty keeps it. The mode ends when somebody takes the role between R1 and F2.
 //!
 //! A word with KICK and without STANDBY is held, by R1. So no stamp has that, and its release is R1's slow
 //! path.
 
-use platform::Platform;
+use platform::{Platform, Wait};
 
 use super::waiter::{Stance, Waiter};
 use super::{KICK, STANDBY, Wakeful};
@@ -41,8 +43,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// F1.
     pub(super) fn sleep_as_futex(&self, word: u32, waiter: &mut Waiter<P>) {
         waiter.stance = Stance::Sharing;
-        self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
-        waiter.roused = true;
+        if let Some(end) = self.sleep_on_word(word, waiter.deadline) {
+            waiter.roused = end == Wait::Woken;
+        }
     }
 
     /// F3.

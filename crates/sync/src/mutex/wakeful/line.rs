@@ -44,7 +44,7 @@
 use platform::{Atomic, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
 use super::waiter::{Role, Stance, Standby, Waiter};
-use super::{GENERATION_SHIFT, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
+use super::{GENERATION_SHIFT, KICK, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
 use crate::wait::{self, Preemption};
 
 // Words of a thread's block, see `Platform::word`.
@@ -78,6 +78,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
         let Some(word) = self.join(word, me, waiter) else { return waiter.do_without_line(self) };
         let mut next = ThreadId::NONE;
+        if word & (STANDBY | KICK) == KICK {
+            // F3.
+            P::wake(&self.word, u32::MAX);
+        }
         if word & STANDBY != 0 {
             if self.sleep_in_line(me) == PASSED {
                 waiter.begin_again::<N>();

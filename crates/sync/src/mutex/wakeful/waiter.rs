@@ -57,13 +57,13 @@
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
 //!   RELAY and KICK, and promotes, unless RELAY was set: then the relay does.
 //!
-//! Beside other programs a waiter sleeps on the word at once: see [`super::futex`].
+//! While other programs run, and nobody stands by, a waiter sleeps on the word at once: see [`super::futex`].
 //!
 //! Nobody may know whether the holder runs, or other programs take most of each processor
 //! ([`look::is_crowded`]), so that it may not run for long. Then each wait of W1 and W5 that was in vain
 //! halves the next ([`crate::wait::vain`]).
 
-use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId};
+use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId, Wait};
 
 use super::share::{self, in_the_dark, is_sharing, learn, try_share};
 use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, STANDBY, Wakeful, limits, line, owner};
@@ -139,7 +139,7 @@ pub struct Waiter<P: Platform> {
     pub handed: bool,
     /// Other programs share the few processors (F1).
     pub beside: bool,
-    /// It has slept on the word where others may, too (F2, F3).
+    /// It was woken on the word, where others may sleep, too (F2, F3).
     pub roused: bool,
 }
 
@@ -155,7 +155,7 @@ impl<P: Platform> Waiter<P> {
             arrived: now,
             place: if queues { Place::Line } else { Place::None },
             role: Role::Arrival { dark: false },
-            stance: if awake || beside || share::shares::<P>(me, now) {
+            stance: if awake || share::shares::<P>(me, now) || beside {
                 Stance::Sharing
             } else {
                 Stance::Choosy
@@ -506,12 +506,12 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             standby.demanded = Some(now);
             waiter.grace = None;
         } else if !running {
-            self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
+            self.sleep_as_standby(word, waiter.deadline, &mut waiter.roused);
         } else if let Some(demanded) = standby.demanded {
             if now < demanded + if dark { limit } else { limits::turn::<P>() } {
                 P::pause();
             } else {
-                self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
+                self.sleep_as_standby(word, waiter.deadline, &mut waiter.roused);
             }
         } else if waiter.stance == Stance::Hot {
             P::nap_beside(&self.word, waiter.nap);
@@ -527,15 +527,19 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 standby.vain = true;
                 learn::<P>(waiter.me, share::STANDBY, true);
             }
-            self.sleep_on_word(word, waiter.deadline, &mut waiter.roused);
+            self.sleep_as_standby(word, waiter.deadline, &mut waiter.roused);
         }
     }
 
-    /// W5, F1. Sleeps until the release, unless the word changes first. Others may sleep here if KICK is set.
-    pub(super) fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>, roused: &mut bool) {
-        *roused |= word & KICK != 0;
+    /// W5. Others may sleep on the word by F1 if KICK is set.
+    fn sleep_as_standby(&self, word: u32, deadline: Option<Deadline>, roused: &mut bool) {
+        *roused |= self.sleep_on_word(word, deadline) == Some(Wait::Woken) && word & KICK != 0;
+    }
+
+    /// W5, F1. Sleeps until the release, unless the word changes first.
+    pub(super) fn sleep_on_word(&self, word: u32, deadline: Option<Deadline>) -> Option<Wait> {
         if word & KICK == 0 && self.word.compare_exchange(word, word | KICK, Relaxed, Relaxed).is_err() {
-            return;
+            return None;
         }
         if N::PUBLISHES && P::hands_off() {
             let known = |word| word & (LOCKED | OWNER | KICK);
@@ -544,7 +548,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 known(self.word.fetch_or(0, Relaxed)) == known(word | KICK)
             });
         }
-        P::wait(&self.word, word | KICK, deadline);
+        Some(P::wait(&self.word, word | KICK, deadline))
     }
 
     /// G2. Gives back every duty.
