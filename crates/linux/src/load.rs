@@ -153,8 +153,8 @@ fn judge(last: u64) -> bool {
 /// On more processors it was not tried, and the kernel adds up longer.
 const FEW: u32 = 4;
 
-/// Did others have more than 3/16 of all processor time, and more than was idle? In ns. The kernel's units, of
-/// 10 ms, are not others' time.
+/// Did others have more than 3/16 of all processor time, and more than was idle? In ns. The kernel's units of
+/// 10 ms are not others' time.
 fn had_a_part(all: u64, idle: u64, ours: u64) -> bool {
     let others = all.saturating_sub(idle + ours);
     others > (all / 16 * 3).max(12_000_000) && others > idle
