@@ -347,6 +347,9 @@ fn whoever_ends_the_profiler_ends_the_program() {
         ("watch", libc::SIGKILL),
         ("watch", libc::SIGQUIT),
     ] {
+        // A shell that starts us in the background has us, and our programs, ignore what a terminal sends.
+        // SAFETY: the default is no handler.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
         let mut command = wakeful();
         command.args([verb, "--", "sh", "-c", "echo; exec sleep 60"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
