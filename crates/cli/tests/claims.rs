@@ -147,8 +147,8 @@ fn the_page_has_all_claims_and_curves_and_needs_no_other_file() {
     let page = fs::read_to_string(&page).unwrap();
     assert_eq!(page.matches("<tr>").count(), 1 + 6);
     assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (3, 3));
-    // A band for each line: 9 locks, 4 reader-writer locks, 3 barriers.
-    assert_eq!(page.matches("fill-opacity").count(), 9 + 4 + 3);
+    // A band for each line: 10 locks, 4 reader-writer locks, 3 barriers.
+    assert_eq!(page.matches("fill-opacity").count(), 10 + 4 + 3);
     assert!(page.contains("Queue, Queue-np and Ticket perform poorly") && page.contains("at least 10<"));
     for other in ["src=", "@import", "url(", "<link", "<script"] {
         assert!(!page.contains(other), "{other}");
