@@ -74,8 +74,8 @@ impl Machine for Linux {
     }
 }
 
-/// Is it found within a minute? While other programs run, two threads seldom do at once, so a number of trials
-/// says nothing.
+/// Is it found within a minute? While other programs run, two threads seldom do at once. So a number of
+/// trials says nothing.
 pub fn found_in_time(found: impl Fn() -> bool) -> bool {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while std::time::Instant::now() < end {
