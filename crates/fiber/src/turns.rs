@@ -142,7 +142,7 @@ mod tests {
             patience.replaces(now, since);
             assert_eq!(patience.next(), now + pause);
         }
-        // Who has a seat since before that was not the one that got it.
+        // A turn from before the last replacement is not of the carrier that got that seat.
         patience.replaces(now + MOST_PAUSE_NS, now - 1);
         assert_eq!(patience.next(), now + MOST_PAUSE_NS + MOST_PAUSE_NS / 2);
     }
