@@ -22,10 +22,12 @@ mod abodes;
 mod guests;
 mod hearing;
 mod posting;
+mod steering;
 pub use abodes::*;
 pub use guests::*;
 pub use hearing::*;
 pub use posting::*;
+pub use steering::*;
 
 std::thread_local! {
     /// Makes the fences of the models do nothing. A model runs all its threads on one thread of the system.

@@ -351,7 +351,13 @@ fn main() -> ExitCode {
         let at = |part| us(values.clone(), part);
         println!("{what:22} us: median {:.1}, 99 % {:.1}, most {:.1}", at(0.5), at(0.99), at(1.0));
     }
-    println!("{} records, {} waits, {} of them wrong", events.len(), waits.len(), wrong.len());
+    let steered = Runtime::default().map_or(0, |runtime| runtime.carriers_steered());
+    println!(
+        "{} records, {} waits, {} of them wrong; {steered} carriers steered",
+        events.len(),
+        waits.len(),
+        wrong.len()
+    );
     let mut counts = [(0, 0); CAUSES.len()];
     for wait in &wrong {
         let ns = causes(&events, &others, wait);

@@ -3,10 +3,11 @@
 
 use core::cell::Cell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::OnceLock;
 
 use corosensei::CoroutineResult;
+use linux::steer::Steered;
 use linux::upcall::Upcall;
 use linux::{Kernel, Linux};
 use platform::Platform;
@@ -20,6 +21,7 @@ use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
 use crate::sentinel;
+use crate::steer::Steer;
 use crate::turns::{Overdue, Turns};
 
 /// Records that a carrier keeps for its next fibers.
@@ -74,9 +76,14 @@ pub struct Carrier {
     pub usual: Cell<bool>,
     /// The kernel's name of it.
     pub thread: AtomicI32,
+    /// Where the kernel says on which processor it is; or null.
+    pub place: AtomicPtr<AtomicU32>,
+    pub steer: Steer<Kernel>,
+    /// The note of `steer.rs`: of whoever has the word BUSY, then the carrier's.
+    pub steered: Cell<Option<Steered>>,
 }
 
-// SAFETY: the cells and the lists without a lock are the carrier's own thread's.
+// SAFETY: the cells and the lists without a lock are the carrier's own thread's, but for `steered`.
 unsafe impl Sync for Carrier {}
 // SAFETY: as above.
 unsafe impl Send for Carrier {}
@@ -213,6 +220,9 @@ impl Carrier {
             upcall: OnceLock::new(),
             usual: Cell::new(false),
             thread: AtomicI32::new(0),
+            place: AtomicPtr::new(null_mut()),
+            steer: Steer::default(),
+            steered: Cell::new(None),
         }
     }
 
@@ -222,6 +232,7 @@ impl Carrier {
         guests::here_is_a_carrier();
         // SAFETY: no arguments.
         self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        self.note_place();
         if self.runtime.priority == Priority::Low {
             sentinel::be_low();
         }
@@ -235,6 +246,7 @@ impl Carrier {
             self.runtime.unheard.store(true, Relaxed);
         }
         if seated {
+            self.runtime.steer_newcomer(self);
             self.is_seated();
             self.runtime.was_idle(self.roused.swap(0, Relaxed), Linux::now_ns());
         } else {
@@ -319,7 +331,12 @@ impl Carrier {
         let awake = loop {
             let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
-                false => self.runtime.seats.sleep(self.index),
+                false => {
+                    self.lie_down();
+                    let awake = self.runtime.seats.sleep(self.index);
+                    self.get_up();
+                    awake
+                }
             };
             if awake != Awake::Called {
                 break awake;
@@ -330,6 +347,7 @@ impl Carrier {
         self.sleeps.set(false);
         // Without a seat nobody listens. It asks for one next, or lies down again.
         if awake == Awake::Seated {
+            self.runtime.steer_newcomer(self);
             self.is_seated();
         }
         let now = Linux::now_ns();
@@ -508,7 +526,7 @@ impl Carrier {
             return false;
         }
         let leaves = |other: &Self| record.abode.leave(&self.residents, &other.residents, other.index);
-        let other = self.runtime.newcomer(self.index).or_else(|| self.runtime.sleeper_beside(self));
+        let other = self.runtime.newcomer(self.index).or_else(|| self.runtime.sleeper_for(self));
         let left = other.is_some_and(leaves);
         if left {
             record.runtime.ready(fiber);

@@ -76,8 +76,10 @@ impl Runtime {
     }
 
     /// HINT: a carrier that sleeps, for a fiber that should not begin with one whose fibers compute for long.
-    pub(crate) fn sleeper_beside(&self, me: &Carrier) -> Option<&'static Carrier> {
-        if !me.overdue.is_usual(sentinel::now_ns()) {
+    /// Or with one that has others, while low fibers have a processor that it could have.
+    pub(crate) fn sleeper_for(&self, me: &Carrier) -> Option<&'static Carrier> {
+        let low_one_has_it = || self.outranks() && !self.seats.is_full();
+        if !low_one_has_it() && !me.overdue.is_usual(sentinel::now_ns()) {
             return None;
         }
         let sleeps = |other: &&Carrier| {

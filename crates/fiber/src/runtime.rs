@@ -101,6 +101,9 @@ pub struct Runtime {
     large: [SharedList; CLASSES - 1],
     /// Its carriers may be low: so it was asked for, or who started it is so.
     low: bool,
+    /// See `queued.rs`.
+    pub(crate) steered: AtomicU64,
+    pub(crate) older_low: AtomicPtr<Self>,
     /// See [`FORKS`].
     forks: u32,
     stride: usize,
@@ -148,6 +151,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// In a forked child there are no carriers: the caller is what it was before it became one.
 extern "C" fn after_fork() {
+    Runtime::forget_low();
     carrier::forget();
     FORKS.fetch_add(1, Relaxed);
     DEFAULT.iter().for_each(|runtime| runtime.store(null_mut(), Relaxed));
@@ -213,6 +217,8 @@ impl Runtime {
             free: SharedList::default(),
             large: Default::default(),
             low: config.priority == Priority::Low || sentinel::is_low(),
+            steered: AtomicU64::new(0),
+            older_low: AtomicPtr::new(null_mut()),
             forks: FORKS.load(Relaxed),
             stride: stack::stride(config.stack_size + size_of::<Fiber>()),
             growing: Mutex::new(()),
@@ -231,6 +237,9 @@ impl Runtime {
             told_page: Told::new(),
         }));
         runtime.add_carrier(false)?;
+        if runtime.low {
+            runtime.add_low();
+        }
         Ok(runtime)
     }
 
@@ -351,12 +360,13 @@ impl Runtime {
 
     /// Wakes a carrier whose word was changed.
     #[inline]
-    pub(crate) fn rouse(&self, carrier: Option<u32>) {
+    pub(crate) fn rouse(&'static self, carrier: Option<u32>) {
         if let Some(carrier) = carrier {
             if let Some(carrier) = self.carrier(carrier) {
                 carrier.roused.store(sentinel::now_ns(), Relaxed);
+                self.note_roused(carrier.index);
+                self.steer_roused(carrier);
             }
-            self.note_roused(carrier);
             self.sentinel.call(carrier);
             self.seats.wake(carrier);
         }
@@ -497,7 +507,9 @@ impl Runtime {
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
             let wait = wait.min(self.look_again_ns());
-            awake = self.sentinel.sleep(wait, |event| match event {
+            me.lie_down();
+            let awoken = || me.get_up();
+            awake = self.sentinel.sleep(wait, awoken, |event| match event {
                 Event::Switched(carrier) => {
                     self.told.fetch_add(1, Relaxed);
                     self.has_switched(me, carrier)
@@ -570,6 +582,11 @@ impl Runtime {
             // Without one, the next to lie down stands sentinel.
             let _ = self.add_carrier(false);
         }
+    }
+
+    /// May its carriers be low?
+    pub(crate) fn is_low(&self) -> bool {
+        self.low
     }
 
     pub(crate) fn activates(&self) -> bool {

@@ -221,6 +221,11 @@ impl<P: Fences> Seats<P> {
         self.word(carrier).load(Relaxed) == NONE
     }
 
+    /// HINT: it runs, or is blocked, with a seat or without.
+    pub fn is_up(&self, carrier: u32) -> bool {
+        matches!(self.word(carrier).load(Relaxed), HELD | NONE)
+    }
+
     /// HINT: it sleeps, or is about to.
     pub fn is_asleep(&self, carrier: u32) -> bool {
         self.word(carrier).load(Relaxed) == ASLEEP

@@ -176,16 +176,23 @@ impl Sentinel {
         };
     }
 
-    /// Sleeps for at most this long, rounded up to milliseconds. Returns what `handle` returned first, after
-    /// the first events.
-    pub fn sleep<T>(&self, most_ns: u64, mut handle: impl FnMut(Event) -> Option<T>) -> Option<T> {
+    /// Sleeps for at most this long, rounded up to milliseconds, and says when it is `awoken`. Returns what
+    /// `handle` returned first, after the first events.
+    pub fn sleep<T>(
+        &self,
+        most_ns: u64,
+        awoken: impl FnOnce(),
+        mut handle: impl FnMut(Event) -> Option<T>,
+    ) -> Option<T> {
         let most_ms = most_ns.div_ceil(1_000_000) as i32;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         // SAFETY: the array lives across the call.
         let count = unsafe {
             libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, most_ms)
         };
-        if count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        let deaf = count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
+        awoken();
+        if deaf {
             Kernel::nap(most_ns.min(LOOK_NS));
             return handle(Event::Deaf);
         }

@@ -20,6 +20,7 @@ pub mod server;
 pub mod serving;
 mod signals;
 pub mod slice;
+pub mod steer;
 mod tls;
 #[cfg(target_arch = "x86_64")]
 pub use tls::stamp_at;

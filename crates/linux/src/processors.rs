@@ -194,8 +194,8 @@ fn look_again(now: u64, due: u64, partition: Option<u32>) -> bool {
     changed
 }
 
-/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor. Who sets this thread's affinity from outside at
-/// the same moment may find it undone.
+/// See [`platform::Platform::migrate`]. Some microseconds, and the wait for the other processor. Who sets
+/// this thread's affinity from outside at the same moment may find it undone.
 pub fn migrate(to: Option<u32>) -> bool {
     migrate_and(to, || ())
 }
@@ -203,24 +203,49 @@ pub fn migrate(to: Option<u32>) -> bool {
 /// `meanwhile`: before it may run elsewhere again.
 fn migrate_and(to: Option<u32>, meanwhile: impl FnOnce()) -> bool {
     let _errno = futex::Errno::save();
-    let allowed = OwnMask::own();
-    let mut there = match to {
-        Some(processor) => Mask::one(processor),
-        None => Mask::one(running_on().unwrap_or(0)).not(),
+    let there = match to {
+        Some(processor) => OwnMask::one(processor),
+        None => OwnMask::one(running_on().unwrap_or(0)).not(),
     };
-    there.0.iter_mut().zip(allowed.0).for_each(|(there, allowed)| *there &= allowed);
-    if there.count() == 0 || !there.set() {
+    let Some(narrowed) = Narrowed::of(0, there).filter(|narrowed| narrowed.now.set(0)) else {
         return false;
-    }
+    };
     meanwhile();
-    // What somebody else has made of it in that time stays.
-    let now = OwnMask::own();
-    let wanted = if now.0 == there.0 { allowed } else { now };
-    // Who has never set a mask follows its cpuset where that grows, and does so with this one.
-    if !Mask([0; 16]).not().set() || OwnMask::own().0 != wanted.0 {
-        wanted.set();
-    }
+    widen(narrowed);
     true
+}
+
+/// What was taken from a thread's affinity for a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Narrowed {
+    before: OwnMask,
+    now: OwnMask,
+}
+
+impl Narrowed {
+    /// What is left of a thread's affinity, or with 0 of the calling one's. `None`: nothing is, or it is gone.
+    fn of(tid: i32, to: OwnMask) -> Option<Self> {
+        let before = *OwnMask::none().read(tid);
+        let mut now = to;
+        now.0.iter_mut().zip(before.0).for_each(|(now, before)| *now &= before);
+        (now.count() > 0).then_some(Self { before, now })
+    }
+}
+
+/// Takes all processors but those from another thread. `None`: nothing was done, as it has no other ones, or
+/// none of those. Where it waits for one that it has no longer, it goes to one of those.
+pub(crate) fn narrow(tid: i32, to: OwnMask) -> Option<Narrowed> {
+    Narrowed::of(tid, to).filter(|narrowed| narrowed.now.0 != narrowed.before.0 && narrowed.now.set(tid))
+}
+
+/// By that thread: gives back what was taken. What somebody else has made of it in that time stays.
+pub(crate) fn widen(narrowed: Narrowed) {
+    let now = OwnMask::own();
+    let wanted = if now.0 == narrowed.now.0 { narrowed.before } else { now };
+    // Who has never set a mask follows its cpuset where that grows, and does so with this one.
+    if !OwnMask::none().not().set(0) || OwnMask::own().0 != wanted.0 {
+        wanted.set(0);
+    }
 }
 
 /// See [`platform::Platform::running_on`].
@@ -232,17 +257,21 @@ pub fn running_on() -> Option<u32> {
 
 /// Processors that a thread may use, 64 a word.
 #[derive(Clone, Copy)]
-struct Mask<const WORDS: usize>([u64; WORDS]);
+pub(crate) struct Mask<const WORDS: usize>([u64; WORDS]);
 
 /// BOUND: for as many as Linux can have, 8192.
 type AllMask = Mask<128>;
 /// For what must not need much stack. On a machine with more than 1024 processors it reads as empty.
-type OwnMask = Mask<16>;
+pub(crate) type OwnMask = Mask<16>;
 
 impl<const WORDS: usize> Mask<WORDS> {
+    pub(crate) const fn none() -> Self {
+        Self([0; WORDS])
+    }
+
     /// Of the calling thread.
     fn own() -> Self {
-        *Self([0; WORDS]).read(0)
+        *Self::none().read(0)
     }
 
     /// Of a thread, or with 0 of the calling one; empty if there is none.
@@ -254,10 +283,8 @@ impl<const WORDS: usize> Mask<WORDS> {
     }
 
     fn one(processor: u32) -> Self {
-        let mut mask = Self([0; WORDS]);
-        if let Some(word) = mask.0.get_mut(processor as usize / 64) {
-            *word = 1 << (processor % 64);
-        }
+        let mut mask = Self::none();
+        mask.insert(processor);
         mask
     }
 
@@ -265,13 +292,27 @@ impl<const WORDS: usize> Mask<WORDS> {
         Self(self.0.map(|word| !word))
     }
 
-    /// Makes it the calling thread's.
-    fn set(&self) -> bool {
+    /// Makes it this thread's, or with 0 the calling one's.
+    fn set(&self, tid: i32) -> bool {
         // SAFETY: the kernel reads the size it is told.
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&self.0), self.0.as_ptr()) == 0 }
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&self.0), self.0.as_ptr()) == 0 }
     }
 
-    fn count(&self) -> u32 {
+    pub(crate) fn insert(&mut self, processor: u32) {
+        self.change(processor, |word, bit| *word |= bit);
+    }
+
+    pub(crate) fn remove(&mut self, processor: u32) {
+        self.change(processor, |word, bit| *word &= !bit);
+    }
+
+    fn change(&mut self, processor: u32, change: impl Fn(&mut u64, u64)) {
+        if let Some(word) = self.0.get_mut(processor as usize / 64) {
+            change(word, 1 << (processor % 64));
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 }
@@ -403,11 +444,11 @@ mod tests {
                 let mut other = all.0;
                 other[here as usize / 64] &= !(1 << (here % 64));
                 let other = Mask::<16>(other);
-                assert!(migrate_and(Some(here), || assert!(other.set())));
+                assert!(migrate_and(Some(here), || assert!(other.set(0))));
                 assert_eq!(OwnMask::own().0, other.0, "what another sets meanwhile stays");
-                assert!(all.set());
+                assert!(all.set(0));
             }
-            assert!(OwnMask::one(running_on().unwrap()).set());
+            assert!(OwnMask::one(running_on().unwrap()).set(0));
             assert!(!migrate(None), "pinned");
             assert_eq!(OwnMask::own().count(), 1, "and still is");
         };

@@ -76,3 +76,9 @@ fn loom_moving() {
 fn loom_rounds() {
     loom("rounds that a sentinel ends", 4, rounds::<Loom, NONE>);
 }
+
+#[test]
+fn loom_steering() {
+    loom("a carrier that is steered", 4, || steering::<Loom, Steer<Loom>>(1, 2));
+    loom("a carrier, one who steers it and one who does not", 3, || steering::<Loom, Steer<Loom>>(2, 2));
+}

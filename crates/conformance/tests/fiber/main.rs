@@ -11,6 +11,7 @@ use conformance::shuttle::{Schedules, Shuttle};
 use conformance::{Machine, Settings, further, long};
 use fiber::deque::Deque;
 use fiber::guests::Guests;
+use fiber::steer::Steer;
 use fiber::token::Token;
 use linux::Linux;
 

@@ -14,6 +14,7 @@ fn shuttle_all() {
     shuttle(|| moving::<Shuttle, NONE>(1, false));
     shuttle(|| moving::<Shuttle, NONE>(2, false));
     shuttle(|| ringing::<Shuttle, NONE>(3));
+    shuttle(|| steering::<Shuttle, Steer<Shuttle>>(3, 5));
     shuttle(rounds::<Shuttle, NONE>);
     shuttle(|| posting::<Shuttle, NONE>(false));
     shuttle(|| posting::<Shuttle, NONE>(true));

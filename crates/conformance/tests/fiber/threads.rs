@@ -22,6 +22,7 @@ fn threads() {
         spreading::<Linux, NONE>(1, 9);
         moving::<Linux, NONE>(2, false);
         ringing::<Linux, NONE>(3);
+        steering::<Linux, Steer<Linux>>(3, 50);
         rounds::<Linux, NONE>();
         visiting::<Linux, Guests<Linux>, NONE>(4);
     }

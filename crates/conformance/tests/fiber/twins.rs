@@ -35,6 +35,15 @@ fn loom_finds_the_broken() {
     finds("a fiber left twice", || spreading::<Loom, AGAIN>(1, 4));
     finds("a bell silenced after the poll", || ringing::<Loom, SILENCED_LATE>(1));
     finds("a round that is ended once", rounds::<Loom, ONCE>);
+    finds("a carrier that does not wait for who steers it", || {
+        steering::<Loom, BrokenSteer<Loom, IMPATIENT>>(1, 2)
+    });
+    finds("a carrier that does not know that it was steered", || {
+        steering::<Loom, BrokenSteer<Loom, UNAWARE>>(1, 2)
+    });
+    finds("a carrier that waits and is not woken", || steering::<Loom, BrokenSteer<Loom, UNWOKEN>>(1, 2));
+    finds("a word before the deed", || steering::<Loom, BrokenSteer<Loom, RASH>>(1, 2));
+    finds("who steers and claims nothing", || steering::<Loom, BrokenSteer<Loom, UNCLAIMED>>(1, 2));
     finds("a handler that does not ask", || posting::<Loom, LOUD>(true));
     finds("a section that makes up for nothing", || posting::<Loom, FORGETFUL>(true));
     finds("a section that makes up too early", || posting::<Loom, PREMATURE>(true));
@@ -71,6 +80,17 @@ fn shuttle_finds_the_broken() {
     finds("a task's bell silenced after the poll", || moving::<Shuttle, SILENCED_LATE>(2, false));
     finds("a bell silenced after the poll", || ringing::<Shuttle, SILENCED_LATE>(1));
     finds("a round that is ended once", rounds::<Shuttle, ONCE>);
+    finds("a carrier that does not wait for who steers it", || {
+        steering::<Shuttle, BrokenSteer<Shuttle, IMPATIENT>>(1, 2)
+    });
+    finds("a carrier that does not know that it was steered", || {
+        steering::<Shuttle, BrokenSteer<Shuttle, UNAWARE>>(1, 2)
+    });
+    finds("a carrier that waits and is not woken", || {
+        steering::<Shuttle, BrokenSteer<Shuttle, UNWOKEN>>(1, 2)
+    });
+    finds("a word before the deed", || steering::<Shuttle, BrokenSteer<Shuttle, RASH>>(1, 2));
+    finds("who steers and claims nothing", || steering::<Shuttle, BrokenSteer<Shuttle, UNCLAIMED>>(1, 2));
     finds("a handler that does not ask", || posting::<Shuttle, LOUD>(true));
     finds("a section that makes up for nothing", || posting::<Shuttle, FORGETFUL>(true));
     finds("a section that makes up too early", || posting::<Shuttle, PREMATURE>(true));
