@@ -58,6 +58,16 @@ impl LoopApp {
             Self::Matrix { size } => LoadedLoops::Matrix(Matrix::new(size as usize)),
         }
     }
+
+    /// So many arithmetic operations are in an iteration of its loop of so many iterations. For hosts on
+    /// which time does not pass by itself. (Of an FFT of n numbers 5 n log n.)
+    pub fn operations(self, iterations: usize) -> f64 {
+        let fft = |length: u32| 5.0 * f64::from(length) * f64::from(length).log2();
+        match self {
+            Self::Fft { rows, columns } => fft(if iterations == rows as usize { columns } else { rows }),
+            Self::Matrix { size } => 2.0 * f64::from(size) * f64::from(size),
+        }
+    }
 }
 
 impl LoadedLoops {
@@ -294,6 +304,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn operations_of_all_loops() {
+        let fft = LoopApp::Fft { rows: 64, columns: 1024 };
+        assert_eq!(64.0 * fft.operations(64) + 1024.0 * fft.operations(1024), 5.0 * 65_536.0 * 16.0);
+        assert_eq!(300.0 * LoopApp::Matrix { size: 300 }.operations(300), 2.0 * 300f64.powi(3));
     }
 
     #[test]

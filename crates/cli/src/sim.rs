@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful sim`: the simulated multiprocessor.
 
+mod auto;
 mod claims;
 mod delegate;
 mod knowledge;
@@ -50,6 +51,7 @@ enum What {
     Defaults(DefaultsArgs),
     Delegate(delegate::DelegateArgs),
     Knowledge(knowledge::KnowledgeArgs),
+    Auto(auto::AutoArgs),
     Figure(figure::FigureArgs),
     Report(figure::ReportArgs),
     Claims(claims::ClaimsArgs),
@@ -334,6 +336,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         What::Defaults(args) => defaults(&args)?,
         What::Delegate(args) => delegate::main(&args)?,
         What::Knowledge(args) => knowledge::main(&args)?,
+        What::Auto(args) => auto::main(&args)?,
         What::Figure(args) => figure::main(&args)?,
         What::Report(args) => figure::report(&args)?,
         What::Claims(args) => claims::main(&args)?,

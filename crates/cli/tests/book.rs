@@ -91,6 +91,7 @@ const SHORTER: &[(&str, &[(&str, &str)])] = &[
     ("wakeful bench parallel", &[("--threads", "2")]),
     ("wakeful sim figure", &[("--size", "0.001")]),
     ("wakeful sim claims", &[("--size", "0.001"), ("--samples", "2"), ("--figure", "tr15")]),
+    ("wakeful sim auto", &[("--limit", "20ms"), ("--processors", "3"), ("--mix", "scales,one thread")]),
     ("wakeful sim knowledge", &[("--processors", "4"), ("--seeds", "1"), ("--limit", "1ms")]),
 ];
 

@@ -83,7 +83,8 @@ impl Seen {
         // Below the first point nothing was seen.
         let least = if steps == 0 { guess(reached, used, hundredths) } else { reached };
         match points.get(steps + 1) {
-            Some(&(next, used)) => least.max(used.div_ceil(WHOLE).min(next)),
+            // Somewhere between; not `next` itself, which did not pay.
+            Some(&(next, used)) => least.max(used.div_ceil(WHOLE).min(next - 1)),
             None if least < reached => least,
             None => u32::MAX,
         }
@@ -127,6 +128,8 @@ mod tests {
         assert_eq!(worth(&[(8, 500), (6, 390)]), u32::MAX, "two brought 1.1");
         assert_eq!(worth(&[(31, 1940), (20, 1450), (15, 1170)]), 20, "five brought 2.8, eleven 4.9");
         assert_eq!(worth(&[(31, 550), (3, 300)]), 6, "somewhere between");
+        assert_eq!(worth(&[(3, 150), (1, 100)]), 2, "it is tried");
+        assert_eq!(worth(&[(3, 150), (1, 100), (2, 133)]), 1, "the second brought a third");
     }
 
     #[test]

@@ -59,13 +59,11 @@ const SCALES: Program = Program { serial: 0.0, parallelism: f64::INFINITY };
 /// One that scales and one that does not, on 8 processors.
 #[test]
 fn one_that_scales_and_one_that_does_not() {
-    for serial in [0.3, 0.5, 0.9] {
+    for (serial, least) in [(0.3, 1.09), (0.5, 1.15), (0.9, 1.15), (1.0, 1.15)] {
         let gain = gain(&[SCALES, Program { serial, ..SCALES }], 8);
         println!("{serial} serial: {gain:.2}");
-        assert!(gain > 1.0, "{gain}");
+        assert!(gain >= least, "{gain}");
     }
-    let half = gain(&[SCALES, Program { serial: 0.5, ..SCALES }], 8);
-    assert!(half >= 1.15, "{half}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
 use crate::arena::{App, Arena};
+use crate::domains::Domains;
 use crate::explorer::Explorer;
 use crate::lines::Lines;
 use crate::machine::{Machine, Queue};
@@ -60,7 +61,7 @@ impl Processor {
 
 /// Threads without a processor.
 pub(crate) struct Waiting {
-    /// Ready, in the order in which they get one: one queue, or one a processor.
+    /// Ready, in the order in which they get one: one queue, or one a processor, or one a partition.
     pub queues: Vec<VecDeque<usize>>,
     /// Asleep, by what they sleep on.
     pub sleepers: HashMap<usize, VecDeque<usize>>,
@@ -89,6 +90,8 @@ pub(crate) struct Engine {
     pub timers: Timers,
     pub waiting: Waiting,
     pub partition: Partition,
+    /// Whose the processors are, where a server divides them.
+    pub domains: Option<Domains>,
     /// How many threads could run when one last looked, and in which millisecond that was.
     pub runnable: (u64, Option<u32>),
     pub random: Pcg64Mcg,
@@ -133,7 +136,13 @@ impl Engine {
         let rules = Rules::new(machine, setting);
         let mut memory = Memory::new(machine);
         let arena = Arena::new(&mut memory);
-        let queues = vec![VecDeque::new(); if rules.queue == Queue::Global { 1 } else { count }];
+        let domains = setting.server.as_ref().map(|server| Domains::new(machine, server));
+        let queues = match (&domains, rules.queue) {
+            (Some(domains), _) => domains.most(),
+            (None, Queue::Global) => 1,
+            (None, Queue::Processor) => count,
+        };
+        let queues = vec![VecDeque::new(); queues];
         Box::new(Self {
             now: 0,
             limit: NEVER,
@@ -150,6 +159,7 @@ impl Engine {
             timers: Timers::default(),
             waiting: Waiting { queues, sleepers: HashMap::new(), asleep: 0, live: 0, idle: count },
             partition: Partition::new(machine, setting.repartition.as_ref()),
+            domains,
             runnable: (u64::MAX, None),
             random: Pcg64Mcg::seed_from_u64(seed),
             seed,

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use platform::{Priority, RunState, Wait, Wish};
 
 use crate::chance::{below, unit};
+use crate::domains::Domains;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::machine::{Queue, Woken};
@@ -29,6 +30,9 @@ impl Engine {
             let most = repartition.most.clamp(1, self.processors.len() as u32) as usize;
             self.partition.ours = (0..most).collect();
             self.choose_partition();
+        }
+        if let Some(look) = self.domains.as_ref().and_then(Domains::look) {
+            self.timers.set(look, Timer::Repartition);
         }
         for thread in 0..self.threads.len() {
             if self.threads[thread].app != FOREIGN {
@@ -54,10 +58,20 @@ impl Engine {
         }
     }
 
-    fn queue_of(&self, thread: usize) -> usize {
-        match self.rules.queue {
-            Queue::Global => 0,
-            Queue::Processor => self.home(thread),
+    pub(crate) fn queue_of(&self, thread: usize) -> usize {
+        match (&self.domains, self.rules.queue) {
+            (Some(domains), _) => domains.home(self.threads[thread].app),
+            (None, Queue::Global) => 0,
+            (None, Queue::Processor) => self.home(thread),
+        }
+    }
+
+    /// The queue that a processor takes from.
+    fn queue_at(&self, processor: usize) -> usize {
+        match (&self.domains, self.rules.queue) {
+            (Some(domains), _) => domains.of(processor),
+            (None, Queue::Global) => 0,
+            (None, Queue::Processor) => processor,
         }
     }
 
@@ -123,10 +137,7 @@ impl Engine {
         if self.processors[processor].taken || self.explorer.is_some() {
             return None;
         }
-        let mut queue = match self.rules.queue {
-            Queue::Global => 0,
-            Queue::Processor => processor,
-        };
+        let mut queue = self.queue_at(processor);
         if self.waiting.queues[queue].is_empty()
             && self.rules.queue == Queue::Processor
             && !self.rules.setting.bound
@@ -161,7 +172,7 @@ impl Engine {
     /// Where the thread waits, in its queue, to which this processor's thread would hand it off: one of its
     /// own program that stands higher.
     fn heir(&self, processor: usize) -> Option<(usize, usize)> {
-        let queue = if self.rules.queue == Queue::Global { 0 } else { processor };
+        let queue = self.queue_at(processor);
         let mine = &self.threads[self.processors[processor].thread];
         let place = self.highest(queue, mine.app)?;
         let other = self.waiting.queues[queue][place];
@@ -260,10 +271,10 @@ impl Engine {
 
     /// Does somebody wait for this processor?
     fn is_wanted(&self, processor: usize) -> bool {
-        let queue = if self.rules.queue == Queue::Global { 0 } else { processor };
         let thread = self.processors[processor].thread;
-        !self.waiting.queues[queue].is_empty()
+        !self.waiting.queues[self.queue_at(processor)].is_empty()
             || self.processors[processor].taken
+            || self.is_elsewhere(processor)
             || self.rules.setting.bound
                 && self.threads[thread].app != FOREIGN
                 && self.home(thread) != processor
@@ -323,7 +334,9 @@ impl Engine {
             return;
         }
         let free = |it: &Self, processor: usize| {
-            it.processors[processor].thread == NOBODY && !it.processors[processor].taken
+            it.processors[processor].thread == NOBODY
+                && !it.processors[processor].taken
+                && (it.rules.queue == Queue::Processor || it.queue_at(processor) == queue)
         };
         if self.rules.queue == Queue::Processor && self.rules.setting.bound {
             if free(self, queue) {
@@ -357,7 +370,11 @@ impl Engine {
             self.help(queue, now);
             return;
         }
-        let processor = if self.rules.queue == Queue::Processor { queue } else { processor };
+        let processor = match self.rules.queue {
+            Queue::Processor => queue,
+            Queue::Global if self.queue_at(processor) == queue => processor,
+            Queue::Global => self.first_of(queue),
+        };
         let running = self.virtual_time(processor, now);
         let those = self.waiting.queues[queue].iter().map(|&other| self.threads[other].virtual_time);
         let least = those.chain(running).min().unwrap_or(0);
@@ -472,7 +489,7 @@ impl Engine {
             };
             woken += 1;
             self.threads[thread].sleep += 1;
-            self.make_ready(thread, now + Time::from(woken) * self.rules.costs.wake);
+            self.make_ready(thread, now + Time::from(woken) * self.rules.wakes());
         }
         woken
     }
@@ -501,6 +518,10 @@ impl Engine {
                 if earlier {
                     // They go first, up to this moment.
                     self.timers.set(now, Timer::Repartition);
+                    return;
+                }
+                if self.domains.is_some() {
+                    self.look_at_use(now);
                     return;
                 }
                 self.choose_partition();
@@ -607,11 +628,23 @@ impl Engine {
             .iter()
             .filter(|thread| matches!(thread.state, State::Running | State::Ready))
             .count();
-        (self.partition.ours.len() == self.processors.len()).then_some(runnable as u32)
+        let all_are_ours = self.partition.ours.len() == self.processors.len() && self.domains.is_none();
+        all_are_ours.then_some(runnable as u32)
     }
 
     /// The end of a run: threads that still run get their time.
     pub(crate) fn close(&mut self) {
+        if let Some(over) = self.tally.over {
+            self.tally.end = over;
+            // Work counts when it begins. What is left of it was not done.
+            for processor in self.processors.iter().filter(|it| it.thread != NOBODY && it.resume != NEVER) {
+                let it = &mut self.threads[processor.thread];
+                it.work = it.work.saturating_sub(processor.resume.saturating_sub(self.tally.end));
+            }
+            for it in self.threads.iter_mut().filter(|it| it.state == State::Ready) {
+                it.work = it.work.saturating_sub(it.owed);
+            }
+        }
         for processor in 0..self.processors.len() {
             let thread = self.processors[processor].thread;
             if thread != NOBODY {

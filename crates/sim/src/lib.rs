@@ -37,6 +37,8 @@
 //!   of preempted threads by priority, the wish not to be preempted, honoured once and repaid from the next
 //!   quantum (KE-1, KE-2 of TR 1994), the partition and its generation (KE-3), the choice by user-level
 //!   priority among the threads of a program (ICPP 2001, section 3). It may also lie ([`Hints`]).
+//! - **A processor server**: programs with partitions of their own, divided by the crate `policy`
+//!   ([`Server`]).
 //!
 //! # What is not
 //!
@@ -54,18 +56,21 @@
 //! (Words on threads' stacks are the exception that algorithms of the catalogue do not make: their number
 //! depends on the order of first use only, but a place that is used anew counts as the old word.)
 
-// Descriptions: `machine`. Programs: `workload`, `delegated`, `world`, `app`. State: `engine`, `thread`,
-// `word`, `memory`, `cache`, `lines`, `arena`. Who decides: `kernel`, `hardware`, `partition`, `rules`. In
-// what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `results`, `figure`. Experiments:
-// `defaults`, `delegation`, `knowledge`.
+// Descriptions: `machine`. Programs: `workload`, `beside`, `delegated`, `world`, `app`. State: `engine`,
+// `thread`, `word`, `memory`, `cache`, `lines`, `arena`. Who decides: `kernel`, `hardware`, `partition`,
+// `domains`, `rules`. In what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `results`,
+// `figure`. Experiments: `choice`, `defaults`, `delegation`, `knowledge`.
 pub mod activations;
 mod app;
 mod arena;
+mod beside;
 mod cache;
 mod chance;
+pub mod choice;
 pub mod defaults;
 mod delegated;
 pub mod delegation;
+mod domains;
 mod engine;
 mod event;
 pub mod explore;
@@ -96,16 +101,17 @@ mod word;
 mod workload;
 mod world;
 
+pub use beside::{Load, Measured};
 pub use delegated::{Order, Touches};
 pub use event::Event;
 pub use machine::{
-    Cache, Figure, HardwareLock, Kernel, Level, LineLock, LockKind, LockOrder, MACHINES, Machine,
+    Blocking, Cache, Figure, HardwareLock, Kernel, Level, LineLock, LockKind, LockOrder, MACHINES, Machine,
     MachineError, Memory, Operations, Pages, Processors, Queue, SharedCache, Sourced, Woken,
 };
 pub use path::Path;
 pub use platform::{Explored, Sim, Simulated, clock_ns, entered, fail, left, passed, random, vary, work_ns};
 pub use results::{Results, ThreadResults, Waits};
-pub use setting::{Hints, Repartition, Setting};
+pub use setting::{Asks, Hints, Repartition, Server, Setting};
 pub use simulate::{MOST_THREADS, SimError, in_parallel, simulate, simulate_with};
 pub use upcall::block_ns;
 pub use word::Word;

@@ -167,6 +167,26 @@ pub enum Woken {
     Preempts,
 }
 
+/// How a thread sleeps until another wakes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocking {
+    /// A system call to sleep, and one to wake any number.
+    #[default]
+    Futex,
+    /// As LinuxThreads did before there were futexes: `sigsuspend`, and a `kill` for each that is woken. That
+    /// one runs a handler and returns from it by another system call. Who sleeps stands in a list of the
+    /// program, so that nobody is called for nothing.
+    Signals,
+}
+
+fn futex() -> Sourced<Blocking> {
+    Sourced {
+        value: Blocking::Futex,
+        source: "assumption: a kernel with futexes, or with what is as cheap".into(),
+    }
+}
+
 /// The operating system of a [`Machine`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -183,6 +203,9 @@ pub struct Kernel {
     pub syscall_us: Sourced<f64>,
     /// More, for each thread woken.
     pub wake_us: Sourced<f64>,
+    /// How threads sleep.
+    #[serde(default = "futex")]
+    pub blocking: Sourced<Blocking>,
     /// KE-2: by how much a preemption is put off at most.
     pub grace_us: Sourced<f64>,
     /// The run queues.
@@ -283,7 +306,8 @@ machines![
     "numa-8x8",
     "epyc-64",
     "cxl-1024",
-    "firefly-6"
+    "firefly-6",
+    "mach-4"
 ];
 
 /// More than any machine here has, and what the tables hold.
@@ -328,8 +352,9 @@ impl Machine {
         let us = |value: f64| (value * 1e3) as u64;
         let kernel = &self.kernel;
         let switch = us(kernel.switch_us.value).max(1);
-        // To sleep and to wake are two system calls, and each side changes its processor's thread once.
-        let sleep = 2 * us(kernel.syscall_us.value) + us(kernel.wake_us.value) + 2 * switch;
+        // To sleep and to wake are system calls, and each side changes its processor's thread once.
+        let calls = if kernel.blocking.value == Blocking::Futex { 2 } else { 3 };
+        let sleep = calls * us(kernel.syscall_us.value) + us(kernel.wake_us.value) + 2 * switch;
         platform::Costs {
             line: ((widest.transfer_ns.value + widest.invalidate_ns.value) as u64).max(1),
             switch,
@@ -488,6 +513,8 @@ mod tests {
                     "derived",
                     "Paznikov",
                     "lmbench",
+                    "Uemura and Kan",
+                    "Mach 3.0",
                 ];
                 assert!(
                     known.iter().any(|word| figure.source.contains(word)),

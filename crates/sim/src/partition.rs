@@ -14,6 +14,15 @@ const OURS: Id = 0;
 /// BOUND: other applications at once; with this many, requests wait for each other.
 const MOST_OTHERS: usize = 6;
 
+/// The machine as the policy sees it.
+pub(crate) fn processors(machine: &Machine) -> policy::Machine {
+    let groups = |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
+    let (core, node) = (groups(0), groups(machine.level.len().saturating_sub(2)));
+    let all = 0..machine.processors.count.value;
+    all.map(|number| (number, policy::Processor { core: number / core, node: number / node, online: true }))
+        .collect()
+}
+
 /// The server's knowledge, and the applications beside ours.
 struct Server {
     system: System<SemiDynamic>,
@@ -24,13 +33,7 @@ struct Server {
 impl Server {
     /// A machine with nobody on it but our program, which asks for at least and at most so many processors.
     fn new(machine: &Machine, repartition: &Repartition) -> Self {
-        let groups =
-            |of: usize| machine.level.get(of).map_or(u32::MAX, |level| level.processors.value.max(1));
-        let (core, node) = (groups(0), groups(machine.level.len().saturating_sub(2)));
-        let processors = (0..machine.processors.count.value).map(|number| {
-            (number, policy::Processor { core: number / core, node: number / node, online: true })
-        });
-        let mut system = System::new(processors.collect(), 1, SemiDynamic);
+        let mut system = System::new(processors(machine), 1, SemiDynamic);
         // The default partition keeps one.
         let most = repartition.most.min(system.machine().count().saturating_sub(1)).max(1);
         let least = repartition.least.clamp(1, most);

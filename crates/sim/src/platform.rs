@@ -8,9 +8,10 @@ use platform::{
 };
 
 use crate::chance::{below, unit};
+use crate::domains::Domains;
 use crate::engine::{Engine, engine, suspend, sync};
 use crate::hardware;
-use crate::machine::Queue;
+use crate::machine::{Blocking, Queue};
 use crate::memory::{Kind, NS, Time, from_ns};
 use crate::run::{access, note, touch};
 use crate::setting::Hints;
@@ -410,17 +411,17 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         look(|it| {
             it.rules.setting.hints != Hints::None
                 && it.current != NOBODY
-                && (it.apps[it.threads[it.current].app].runnable as usize) < it.partition.ours.len()
+                && (it.apps[it.threads[it.current].app].runnable as usize) < it.own_processors()
         })
     }
 
     fn roomy() -> bool {
         moment();
         look(|it| {
-            it.partition.ours.len() > 2
+            it.own_processors() > 2
                 && it.rules.setting.hints != Hints::None
                 && it.current != NOBODY
-                && it.apps[it.threads[it.current].app].threads <= it.partition.ours.len()
+                && it.apps[it.threads[it.current].app].threads <= it.own_processors()
         })
     }
 
@@ -484,12 +485,12 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
 
     fn processors() -> u32 {
         moment();
-        look(|it| it.partition.ours.len() as u32)
+        look(|it| it.own_processors() as u32)
     }
 
     fn partition_generation() -> u32 {
         moment();
-        look(|it| it.partition.generation)
+        look(|it| it.domains.as_ref().map_or(it.partition.generation, Domains::generation))
     }
 
     fn cluster() -> u32 {
@@ -524,14 +525,22 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         if look(|it| until.is_some_and(|until| until <= it.now)) {
             return Wait::TimedOut;
         }
-        sleep(word.at().addr(), until)
+        let woken = sleep(word.at().addr(), until);
+        if look(|it| it.rules.blocking == Blocking::Signals) {
+            // Out of the handler.
+            system_call();
+        }
+        woken
     }
 
     fn wake(word: *const Word<u32>, count: u32) -> u32 {
-        system_call();
+        match look(|it| it.rules.blocking) {
+            Blocking::Futex => system_call(),
+            Blocking::Signals => moment(),
+        }
         look(|it| {
             let woken = it.wake(word.addr(), count, it.now);
-            it.now += Time::from(woken) * it.rules.costs.wake;
+            it.now += Time::from(woken) * it.rules.wakes();
             it.set_limit();
             woken
         })
@@ -701,13 +710,24 @@ pub fn left() {
     look(|it| it.tally.path.leave(it.now, it.processor, it.memory.fetches(it.processor)));
 }
 
-/// The simulation ends here, and its results say why.
-pub fn fail(what: String) {
-    look(|it| it.fail(what));
+/// The simulation ends here, whoever still runs: what was to be done is done.
+pub(crate) fn over() {
+    look(|it| it.tally.over = Some(it.now));
+    leave();
+}
+
+/// Back to who drives the machine.
+fn leave() {
     let this = machine();
     // SAFETY: as for `system_call`.
     unsafe {
         (*this).limit = 0;
         suspend(this, Reason::Late);
     }
+}
+
+/// The simulation ends here, and its results say why.
+pub fn fail(what: String) {
+    look(|it| it.fail(what));
+    leave();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What holds throughout a simulation: what the machine's description and the setting say.
 
-use crate::machine::{Machine, Queue, Woken};
+use crate::machine::{Blocking, Machine, Queue, Woken};
 use crate::memory::{Time, from_ns};
 use crate::setting::Setting;
 
@@ -49,6 +49,7 @@ pub(crate) struct Rules {
     pub told: platform::Costs,
     pub queue: Queue,
     pub woken: Woken,
+    pub blocking: Blocking,
     pub honours: bool,
     pub second_level: bool,
     /// When the simulation ends at the latest.
@@ -57,16 +58,25 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// What each thread that is woken costs its waker, beyond the one system call of a futex.
+    pub fn wakes(&self) -> Time {
+        self.costs.wake + if self.blocking == Blocking::Signals { self.costs.syscall } else { 0 }
+    }
+
     pub fn new(machine: &Machine, setting: &Setting) -> Self {
         let kernel = &machine.kernel;
-        // Who is bound waits where it belongs.
-        let queue =
-            if setting.bound { Queue::Processor } else { setting.queue.unwrap_or(kernel.queue.value) };
+        // Who is bound waits where it belongs; a partition has one queue.
+        let queue = match setting {
+            Setting { server: Some(_), .. } => Queue::Global,
+            Setting { bound: true, .. } => Queue::Processor,
+            _ => setting.queue.unwrap_or(kernel.queue.value),
+        };
         Self {
             costs: Costs::of(machine),
             told: machine.costs(),
             queue,
             woken: kernel.woken.value,
+            blocking: kernel.blocking.value,
             honours: setting.honours_wishes.unwrap_or(kernel.honours_wishes.value),
             second_level: setting.second_level.unwrap_or(kernel.second_level.value),
             cap: from_ns(setting.limit_ms * 1e6),

@@ -78,7 +78,7 @@ pub(crate) unsafe fn run(this: *mut Engine) {
         (*this).boot();
         loop {
             let it = &mut *this;
-            if it.waiting.live == 0 || it.tally.failure.is_some() {
+            if it.waiting.live == 0 || it.tally.over.is_some() || it.tally.failure.is_some() {
                 break;
             }
             let (time, processor) = it.tree.first();

@@ -44,6 +44,35 @@ pub struct Repartition {
     pub served: bool,
 }
 
+/// What a program asks the processor server for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asks {
+    /// Nothing: it runs in the default partition.
+    #[default]
+    Nothing,
+    /// So many processors at least, wanted, and at most.
+    Numbers {
+        /// With fewer, none.
+        least: u32,
+        /// It waits for so many.
+        wanted: u32,
+        /// It takes them while nobody else asks.
+        most: u32,
+    },
+    /// The server chooses.
+    Auto,
+}
+
+/// The policy of the processor server divides the processors among the programs of the simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// What each program asks for at the beginning, by its number. The others ask for nothing.
+    pub asks: Vec<Asks>,
+    /// Between two looks at what the programs use for whom the server chooses; 0: it never looks.
+    pub look_ms: f64,
+}
+
 /// The surroundings of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
@@ -54,6 +83,9 @@ pub struct Setting {
     pub bound: bool,
     /// Changes of the partition.
     pub repartition: Option<Repartition>,
+    /// Programs with processors of their own. Each partition has a run queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
     /// What the kernel tells.
     pub hints: Hints,
     /// Other run queues than the machine's.
@@ -75,6 +107,7 @@ impl Default for Setting {
             foreign: 0.0,
             bound: false,
             repartition: None,
+            server: None,
             hints: Hints::True,
             queue: None,
             honours_wishes: None,

@@ -24,6 +24,8 @@ pub(crate) struct Tally {
     pub end: Time,
     /// The time was over before all was done.
     pub capped: bool,
+    /// What was to be done was done then, and nobody cares about the other threads.
+    pub over: Option<Time>,
     /// What went wrong first.
     pub failure: Option<String>,
 }
@@ -47,6 +49,7 @@ impl Default for Tally {
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             end: 0,
             capped: false,
+            over: None,
             failure: None,
         }
     }

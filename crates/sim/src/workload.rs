@@ -7,6 +7,7 @@ use apps::{App, Digest};
 
 use crate::activations::{self, Job, Kind};
 use crate::app::Loading;
+use crate::beside::{Beside, Load, Measured};
 use crate::delegated::{Delegated, Touches};
 use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
 use crate::setting::Setting;
@@ -66,6 +67,18 @@ pub enum Program {
         kind: Kind,
         /// What they do.
         job: Job,
+    },
+    /// Parallel loops on microthreads, and a load of other programs (Uemura and Kan, section 4). Threads are
+    /// the microthreads, the first of them the program's own. The simulation ends with the program.
+    Beside {
+        /// The program.
+        measured: Measured,
+        /// The barrier at which microthreads begin a loop and end it.
+        barrier: String,
+        /// What runs beside it.
+        load: Load,
+        /// So many processes of it, or threads.
+        count: u32,
     },
     /// Quicksort with a lock ([`apps::App::Quicksort`]; TR 1994, section 5.2).
     Quicksort {
@@ -127,9 +140,10 @@ impl Program {
             Self::Threads { .. } => ("kind of thread", ""),
             Self::RwLock { lock, .. } => ("reader-writer lock", lock),
             Self::Delegated { lock, .. } => ("delegating lock or mutex", lock),
-            Self::Barrier { barrier, .. } | Self::Gauss { barrier, .. } | Self::Lu { barrier, .. } => {
-                ("barrier", barrier)
-            }
+            Self::Barrier { barrier, .. }
+            | Self::Beside { barrier, .. }
+            | Self::Gauss { barrier, .. }
+            | Self::Lu { barrier, .. } => ("barrier", barrier),
         }
     }
 
@@ -363,7 +377,7 @@ impl Workload {
         match self.program.app() {
             Some((app, _)) if app.has_barriers() => app.parts() * threads * instances,
             Some((app, _)) => app.parts() * instances,
-            None if matches!(self.program, Program::Threads { .. }) => self.rounds,
+            None if matches!(self.program, Program::Threads { .. } | Program::Beside { .. }) => self.rounds,
             None => threads * instances * self.rounds,
         }
     }
@@ -379,6 +393,11 @@ impl Workload {
         if let Program::Threads { kind, job } = self.program {
             activations::load(world, kind, job, self.threads, self.rounds, self.vary);
             return Some(Vec::new());
+        }
+        if let Program::Beside { measured, ref barrier, load, count } = self.program {
+            let (threads, rounds) = (self.threads, self.rounds);
+            let program = Beside { world, measured, load, count, threads, rounds, vary: self.vary };
+            return catalog::visit_barrier::<Sim, _>(barrier, program).map(|digest| vec![digest]);
         }
         if let Some((lock, program)) = Delegated::of(world, self) {
             return program.load(lock).map(|()| Vec::new());

@@ -135,6 +135,12 @@ claims! {
     sa1: 1.0, [], [];
     sa2: 1.0, ["With activations"], ["With activations"];
     sa3: 1.0, ["No processor"], ["No processor"];
+    uk3f: 1.0, ["A computing load"], ["A computing load"];
+    uk3m: 1.0, [], [];
+    uk4f: 1.0, [], [];
+    uk4m: 1.0, [], [];
+    uk5f: 1.0, [], [];
+    uk5m: 1.0, [], [];
 }
 
 /// To write it anew: `WAKEFUL_BLESS=1 cargo test -p wakeful-sim --test figures`.

@@ -8,6 +8,7 @@
 mod activations;
 mod icpp;
 mod literal;
+mod mitsubishi;
 mod paznikov;
 pub mod sure;
 mod svg;
@@ -173,7 +174,8 @@ fn largest2(a: f64, b: f64) -> f64 {
 
 /// All of them.
 pub fn figures() -> impl Iterator<Item = &'static Figure> {
-    table::FIGURES.iter().chain(icpp::FIGURES).chain(paznikov::FIGURES).chain(activations::FIGURES)
+    let later = icpp::FIGURES.iter().chain(paznikov::FIGURES).chain(activations::FIGURES);
+    table::FIGURES.iter().chain(later).chain(mitsubishi::FIGURES)
 }
 
 /// The figure of this name.
