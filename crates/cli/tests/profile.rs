@@ -571,11 +571,14 @@ fn sixty_four_threads_fit_a_page() {
     assert!(lanes.iter().all(|lane| columns(lane) > 7 * 100 && columns(lane) <= 7 * 1024));
     let all: u64 =
         records.iter().filter(|one| one["record"] == "waits").map(|one| number(one, "waits")).sum();
-    assert_eq!(list(&page, "waits").len() as u64, all.min(4000));
+    let told = all - number(one(&records, "profile"), "waits_counted");
+    assert_eq!(list(&page, "waits").len() as u64, told.min(4000));
     assert!(list(&page, "held").iter().any(|held| !held.as_array().unwrap().is_empty()));
     for one in list(&page, "rows") {
         let counted: u64 = list(one, "lengths").iter().map(|count| count.as_u64().unwrap()).sum();
-        assert_eq!(counted, number(one, "waits"), "{one:#}");
+        // With a sample, each is rounded down.
+        let waits = number(one, "waits");
+        assert!(counted <= waits && waits - counted <= 32, "{one:#}");
     }
 }
 
