@@ -13,14 +13,19 @@
 //! number. Whoever takes it puts 0 in the number's place, and only then has what he has read. The thread
 //! writes the other words when the number is 0.
 //!
+//! **Sampling.** The recorder says how many waits there are for each that is told ([`Header::every`]). A
+//! thread that has told one counts down to the next, by chance so that they are as many on average. A wait
+//! that is not told leaves no mark at its lock either. So nobody who takes or releases the lock writes
+//! anything for it. It is only counted, with its time, by what was waited at and from where ([`Untold`]).
+//!
 //! Nothing here is trusted: the recorder checks what it reads, and the program needs nothing of it.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -44,6 +49,8 @@ pub struct Header {
     pub elsewhere: AtomicU32,
     /// Processes that could not map the whole file.
     pub unmapped: AtomicU32,
+    /// One wait of so many is told, as a power of two: 0 for all of them. At most [`MOST_EVERY`].
+    pub every: AtomicU32,
     /// The recorder's PID namespace, as stat(2) numbers it; 0 if that is unknown.
     pub namespace: AtomicU64,
 }
@@ -74,6 +81,8 @@ pub struct Control {
     pub released_object: AtomicU64,
     /// 1 while the thread writes here: a signal handler of its has to know. The thread's alone.
     pub busy: AtomicU32,
+    /// 1: some of the thread's [`Untold`] are to be read.
+    pub has_untold: AtomicU32,
     /// Events that have been read, in a cache line of its own.
     pub tail: Tail,
 }
@@ -151,6 +160,77 @@ pub struct Event {
 pub const SHARED: u64 = 1 << 16;
 /// Of a reader-writer lock: nobody else has it with this thread.
 pub const WRITER: u64 = 1 << 17;
+
+/// BOUND: one of 1,024 waits is told at least.
+pub const MOST_EVERY: u32 = 10;
+
+/// Waits of one thread that were not told, at one object from one place. The thread writes all but what was
+/// read. It gives the words to another object when all has been read.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Untold {
+    /// Odd while the thread writes.
+    pub version: AtomicU64,
+    /// As [`Event::object`], [`Event::caller`] and [`Event::what`], without a kind.
+    pub object: AtomicU64,
+    /// See `object`.
+    pub caller: AtomicU64,
+    /// See `object`.
+    pub what: AtomicU64,
+    /// How many, and how long together.
+    pub count: AtomicU64,
+    /// See `count`.
+    pub ns: AtomicU64,
+    /// What the recorder has read of both.
+    pub read: [AtomicU64; 2],
+}
+
+/// BOUND: what each thread has of these. A power of two.
+pub const UNTOLD: usize = 32;
+
+impl Untold {
+    /// The thread waited once more, if these words are for that or can be.
+    pub fn add(&self, object: u64, caller: u64, what: u64, ns: u64) -> bool {
+        let key = [(&self.object, object), (&self.caller, caller), (&self.what, what)];
+        let is_its = key.iter().all(|(word, value)| word.load(Relaxed) == *value);
+        let count = self.count.load(Relaxed);
+        if !is_its && count != self.read[0].load(Relaxed) {
+            return false;
+        }
+        let version = self.version.load(Relaxed);
+        self.version.store(version.wrapping_add(1), Relaxed);
+        // ORDER: Release, pairs with the Acquire in `take`: who sees a word of these sees the odd version.
+        fence(Release);
+        key.iter().for_each(|(word, value)| word.store(*value, Relaxed));
+        self.count.store(count.wrapping_add(1), Relaxed);
+        self.ns.store(self.ns.load(Relaxed).wrapping_add(ns), Relaxed);
+        // ORDER: Release, pairs with the Acquire in `take`; publishes the words.
+        self.version.store(version.wrapping_add(2), Release);
+        true
+    }
+
+    /// The recorder takes what came since the last time, if anything did: object, caller, what, how many and
+    /// how long.
+    ///
+    /// # Errors
+    /// The thread writes just now.
+    pub fn take(&self) -> Result<Option<[u64; 5]>, ()> {
+        // ORDER: Acquire, pairs with the last Release in `add`.
+        let version = self.version.load(Acquire);
+        let words = [&self.object, &self.caller, &self.what, &self.count, &self.ns];
+        let [object, caller, what, count, ns] = words.map(|word| word.load(Relaxed));
+        // ORDER: Acquire, pairs with the first Release in `add`.
+        fence(Acquire);
+        if version % 2 != 0 || self.version.load(Relaxed) != version {
+            return Err(());
+        }
+        let [count_read, ns_read] = [0, 1].map(|at| self.read[at].load(Relaxed));
+        self.read[1].store(ns, Relaxed);
+        self.read[0].store(count, Relaxed);
+        let (came, came_ns) = (count.wrapping_sub(count_read), ns.wrapping_sub(ns_read));
+        Ok((came > 0).then_some([object, caller, what, came, came_ns]))
+    }
+}
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +314,12 @@ impl Class {
         matches!(self, Self::Barrier | Self::Region | Self::Team)
     }
 
+    /// Are some of many such waits only counted?
+    #[must_use]
+    pub fn can_be_sampled(self) -> bool {
+        matches!(self, Self::Mutex | Self::Spin | Self::Rwlock | Self::Semaphore | Self::Barrier)
+    }
+
     /// Has one thread what others wait for?
     #[must_use]
     pub fn is_lock(self) -> bool {
@@ -243,11 +329,13 @@ impl Class {
 
 /// Where the rings' words begin.
 pub const CONTROLS_AT: usize = 4096;
+/// Where the counts of what is not told begin.
+pub const UNTOLD_AT: usize = CONTROLS_AT + RINGS * size_of::<Control>();
 /// Where their events begin.
-pub const EVENTS_AT: usize = CONTROLS_AT + RINGS * size_of::<Control>();
+pub const EVENTS_AT: usize = UNTOLD_AT + RINGS * UNTOLD * size_of::<Untold>();
 /// Bytes of the file. Only what is written takes memory.
 pub const SIZE: usize = EVENTS_AT + RINGS * EVENTS * size_of::<Event>();
 
 const _: () = assert!(size_of::<Header>() <= CONTROLS_AT && size_of::<Event>() == 32);
-const _: () = assert!(size_of::<Control>() == 128);
+const _: () = assert!(size_of::<Control>() == 128 && size_of::<Untold>() == 64);
 const _: () = assert!(EVENTS.is_power_of_two() && EVENTS_AT.is_multiple_of(4096));

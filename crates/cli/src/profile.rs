@@ -22,7 +22,7 @@ use launch::interposer::{PROFILE_NAME, preload_list, prepend};
 use launch::{Launch, Target, When, library};
 use linux::environment::PROFILE;
 use recorder::Program;
-use recorder::profile::{Profile, Profiling, events::Events};
+use recorder::profile::{Profile, Profiling, Timeline, events::Events};
 
 use crate::recorded::{
     Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
@@ -122,6 +122,10 @@ fn pictures(
         folded.write(|to| stacks::write_folded(&stacks, &report.summary.program, to));
     }
     let Some(mut timeline) = profile.timeline.take() else { return };
+    if report.summary.is_hidden {
+        // What there is was before the program began.
+        timeline = Timeline::new(profile.from_ns);
+    }
     let stretches = timeline.take_stretches();
     if let Some(mut trace) = trace {
         trace.write(|to| trace::write(&profile, &timeline, &stretches, throttled, names, to));

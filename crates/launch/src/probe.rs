@@ -93,9 +93,14 @@ pub fn glibc_version() -> String {
     unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
 }
 
-/// Release of the kernel.
+/// Release of the kernel, also where there is no /proc.
 pub fn kernel_release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string()
+    // SAFETY: a structure of zeros is valid, and the call fills it with C strings.
+    unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        libc::uname(&mut names);
+        CStr::from_ptr(names.release.as_ptr()).to_string_lossy().into_owned()
+    }
 }
 
 /// Slice extension by restartable sequences.

@@ -11,26 +11,23 @@
 //! OURS. Who comes out of a barrier may destroy it and free its memory. The others, on their way out, look at
 //! the block only, and see in whatever barrier it is by then that their episode is over.
 //!
-//! **Another algorithm.** `WAKEFUL_BARRIER` names one ([`crate::barrier_choice`]). Its barriers lie in
-//! mappings of their own: the first words say where, the last one is [`NAMED`]. Whoever destroys one waits
-//! for those who are on their way out.
+//! **Another algorithm.** `WAKEFUL_BARRIER` names one ([`crate::barrier_choice`]). Its barriers lie in memory
+//! of ours ([`barrier_memory`]): the first words say where, the last one is [`NAMED`]. Whoever destroys one
+//! waits for those who are on their way out.
 //!
 //! **Ours or not.** A process-shared barrier is the C library's, and so is one for more threads than our
 //! algorithm can count.
 
 use core::ffi::{c_int, c_uint};
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use catalog::NamedBarrier;
-use libc::{EINVAL, ENOMEM, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-use libc::{pthread_barrier_t, pthread_barrierattr_t};
-use linux::{Linux, lines::BLOCKS, memory};
+use libc::{EINVAL, ENOMEM, pthread_barrier_t, pthread_barrierattr_t};
+use linux::{Linux, lines::BLOCKS};
 use platform::Blocks;
 use sync::barrier::{BWakeful, BWakefulDrained, Combined, RawBarrier, RawBarrierDrained};
 
-use crate::barrier_choice as choice;
-use crate::real;
+use crate::{barrier_choice as choice, barrier_memory, real};
 
 #[repr(C)]
 struct Barrier {
@@ -81,7 +78,7 @@ enum Ours<'a> {
     Named(&'a Named),
 }
 
-/// What `pthread_barrier_t` has for a barrier in a mapping of its own.
+/// What `pthread_barrier_t` has for a barrier in memory of ours.
 #[repr(C)]
 struct Named {
     at: *mut u8,
@@ -96,38 +93,52 @@ impl Named {
     /// # Safety
     /// `barrier` is the caller's.
     unsafe fn put(barrier: *mut pthread_barrier_t, kind: &NamedBarrier, parties: u32) -> c_int {
-        // A mapping is aligned to pages.
-        let Some(layout) = kind.layout(parties).filter(|layout| layout.align() <= 4096) else {
-            return ENOMEM;
-        };
-        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-        // SAFETY: new memory, as much as the barrier needs; the rest as promised.
+        let Some(layout) = kind.layout(parties) else { return ENOMEM };
+        // SAFETY: memory that nobody else has, as much as the barrier needs; the rest as promised.
         unsafe {
-            let at = memory::map(null_mut(), layout.size(), protection, flags, -1);
-            if at == MAP_FAILED {
+            let at = barrier_memory::take(layout, barrier.addr());
+            if at.is_null() {
                 return ENOMEM;
             }
-            kind.make(at.cast(), parties);
-            barrier.cast::<Self>().write(Self { at: at.cast(), parties });
+            kind.make(at, parties);
+            barrier.write_bytes(0, 1);
+            barrier.cast::<Self>().write(Self { at, parties });
             Barrier::from(barrier).whose.store(NAMED, Relaxed);
         }
         0
     }
 
+    /// Gives back what is there already, if one was initialised in this place and never destroyed. As in the
+    /// C library, nobody may use that one any more.
+    ///
+    /// # Safety
+    /// As [`Named::put`]; what is there may be anything.
+    unsafe fn forget(barrier: *mut pthread_barrier_t, kind: &NamedBarrier) {
+        // SAFETY: words of the caller's, which may have any values.
+        let (whose, Self { at, parties }) =
+            unsafe { (Barrier::from(barrier).whose.load(Relaxed), barrier.cast::<Self>().read()) };
+        let is_count = (1..=BWakeful::<Linux>::MOST_PARTIES).contains(&parties);
+        let layout = (whose == NAMED && is_count).then(|| kind.layout(parties)).flatten();
+        if let Some(layout) = layout.filter(|layout| barrier_memory::is_taken(at, *layout, barrier.addr())) {
+            // SAFETY: a block of ours, for this barrier alone.
+            unsafe { barrier_memory::give(at, layout) };
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn wait(&self) -> bool {
-        // SAFETY: `put` has made it, and `end` has not been called. On the way out only the mapping is used.
+        // SAFETY: `put` has made it, and `end` has not been called. On the way out only that memory is used.
         choice::algorithm().is_some_and(|kind| unsafe { kind.wait(self.at) })
     }
 
     fn end(&self) {
         let Some(kind) = choice::algorithm() else { return };
-        let size = kind.layout(self.parties).map_or(0, |layout| layout.size());
-        // SAFETY: nobody waits; when all have left, the mapping is ours alone.
+        let Some(layout) = kind.layout(self.parties) else { return };
+        // SAFETY: nobody waits; when all have left, the memory is ours alone.
         unsafe {
             kind.drain(self.at);
-            memory::unmap(self.at.cast(), size);
+            barrier_memory::give(self.at, layout);
         }
     }
 }
@@ -183,11 +194,15 @@ pub unsafe extern "C" fn pthread_barrier_init(
             return real::barrier_init(barrier, attr, count);
         }
         let shared = !attr.is_null() && attr.cast::<u32>().read() != 0;
+        let named = choice::algorithm();
+        if let Some(kind) = named {
+            Named::forget(barrier, kind);
+        }
         barrier.write_bytes(0, 1);
         if shared || count > BWakeful::<Linux>::MOST_PARTIES {
             return real::barrier_init(barrier, attr, count);
         }
-        if let Some(kind) = choice::algorithm() {
+        if let Some(kind) = named {
             return Named::put(barrier, kind, count);
         }
         // The number of the block where it is, if any.

@@ -56,6 +56,7 @@ pub(crate) use aliases;
 
 mod barrier;
 mod barrier_choice;
+mod barrier_memory;
 #[cfg(not(target_arch = "arm"))]
 mod cancel;
 mod choice;

@@ -577,6 +577,19 @@ fn every_barrier() {
     fs::remove_file(program).unwrap();
 }
 
+/// They share mappings, of which a program may have 65,530. One that is initialised again has its own place.
+#[test]
+fn many_named_barriers() {
+    let program = compile("barriers.c");
+    let plain = show(&Command::new(&program).output().unwrap());
+    assert!(plain.starts_with("wrong 0, turns 50 and 50, mappings few 1"), "{plain}");
+    for name in catalog::BARRIERS.iter().map(|entry| entry.name) {
+        let ours = show(&preloaded(&program).env("WAKEFUL_BARRIER", name).output().unwrap());
+        assert_eq!(plain, ours, "{name}");
+    }
+    fs::remove_file(program).unwrap();
+}
+
 /// An algorithm that is unknown, or does not fit, means the default, in silence.
 #[test]
 fn unknown_lock() {

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sample.h"
 #include "tell.h"
 
 #define FUNCTIONS(each) \
@@ -232,6 +233,13 @@ static __attribute__((constructor)) void begin(void)
 // since.
 static __thread __attribute__((tls_model("initial-exec"))) pthread_cond_t *woken;
 
+// A store more would have to be over before the lock's word is written.
+static inline void has_done_something(void)
+{
+	if (__builtin_expect(woken != 0, 0))
+		woken = 0;
+}
+
 static int succeeded(int result)
 {
 	return result == 0 || result == EOWNERDEAD;
@@ -253,11 +261,21 @@ COLD void released(uint32_t class, const volatile void *object)
 	wakeful_profile_released(RELEASED | class, (uintptr_t)object);
 }
 
+static inline int took_if(uint32_t class, int result, const volatile void *object)
+{
+	if (is_waited_for(object) && succeeded(result))
+		took(class, object);
+	return result;
+}
+
 // Around the wait itself. Each thread that takes or releases the lock from the first line on says so.
 #define WAITING(class, owner, object, caller, call) \
 	do { \
 		struct place *mark = place(object); \
+		uint64_t untold_ns = untold_from(); \
 		int result; \
+		if (untold_ns) \
+			return left_out(untold_ns, class, took_if(class, call, object), object, caller); \
 		__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST); \
 		__atomic_store_n(&mark->holder, 0, __ATOMIC_RELAXED); \
 		note(WAIT | class, (uint32_t)(owner), object, caller); \
@@ -306,13 +324,6 @@ COLD int wait_mutex_clock(pthread_mutex_t *mutex, clockid_t clock, const struct 
 {
 	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller,
 		real_mutex_clocklock(mutex, clock, time));
-}
-
-static inline int took_if(uint32_t class, int result, const volatile void *object)
-{
-	if (is_waited_for(object) && succeeded(result))
-		took(class, object);
-	return result;
 }
 
 // The holder of a recursive mutex may take it again: nothing changes by that.
@@ -399,7 +410,7 @@ COLD void release_mutex(pthread_mutex_t *mutex)
 static __attribute__((noinline)) int unlock_other(pthread_mutex_t *mutex)
 {
 	if (ON) {
-		woken = 0;
+		has_done_something();
 		if (is_waited_for(mutex))
 			release_mutex(mutex);
 	}
@@ -417,14 +428,14 @@ HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
 	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_ACQUIRE);
 
 	if (is_plain_mutex(on, mutex)) {
-		woken = 0;
+		has_done_something();
 		if (is_waited_for(mutex))
 			return unlock_told(mutex);
 		release_plain(mutex);
 		return 0;
 	}
 	if (is_wakeful_mutex(on, mutex) && !yields_at(mutex)) {
-		woken = 0;
+		has_done_something();
 		if (is_waited_for(mutex))
 			return unlock_told(mutex);
 		return release_wakeful(mutex) ? 0 : real_mutex_unlock(mutex);
@@ -670,10 +681,14 @@ HIDDEN int wakeful_cond_broadcast(pthread_cond_t *cond)
 
 HIDDEN int wakeful_barrier_wait(pthread_barrier_t *barrier)
 {
+	uint64_t untold_ns;
 	int result;
 
 	if (!ON)
 		return REAL(barrier_wait)(barrier);
+	untold_ns = untold_round_from((const uint32_t *)barrier);
+	if (untold_ns)
+		return left_out(untold_ns, BARRIER, real_barrier_wait(barrier), barrier, CALLER);
 	note(ARRIVED | BARRIER | shared_barrier(barrier), 0, barrier, CALLER);
 	result = real_barrier_wait(barrier);
 	note(LEFT | BARRIER, 0, barrier, CALLER);
@@ -691,20 +706,33 @@ static void unmark(struct place **mark)
 	__atomic_fetch_sub(&(*mark)->waiting, 1, __ATOMIC_RELAXED);
 }
 
+static int real_wait_sem(sem_t *sem, const clockid_t *clock, const struct timespec *time)
+{
+	if (clock)
+		return real_sem_clockwait(sem, *clock, time);
+	return time ? real_sem_timedwait(sem, time) : real_sem_wait(sem);
+}
+
 // The thread may be cancelled in here, and then it waits no more, either.
-COLD int wait_sem(sem_t *sem, const clockid_t *clock, const struct timespec *time, uintptr_t caller)
+COLD int tell_wait_sem(sem_t *sem, const clockid_t *clock, const struct timespec *time, uintptr_t caller)
 {
 	__attribute__((cleanup(unmark))) struct place *mark = place(sem);
 	int result;
 
 	__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST);
 	note(WAIT | SEMAPHORE, 0, sem, caller);
-	if (clock)
-		result = real_sem_clockwait(sem, *clock, time);
-	else
-		result = time ? real_sem_timedwait(sem, time) : real_sem_wait(sem);
+	result = real_wait_sem(sem, clock, time);
 	note((result == 0 ? GOT : GAVE_UP) | SEMAPHORE, 0, sem, caller);
 	return result;
+}
+
+COLD int wait_sem(sem_t *sem, const clockid_t *clock, const struct timespec *time, uintptr_t caller)
+{
+	uint64_t untold_ns = untold_from();
+
+	if (untold_ns)
+		return left_out(untold_ns, SEMAPHORE, real_wait_sem(sem, clock, time), sem, caller);
+	return tell_wait_sem(sem, clock, time, caller);
 }
 
 HIDDEN int wakeful_sem_wait(sem_t *sem)

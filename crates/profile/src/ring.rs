@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 use abi::environment::PROFILE;
 use abi::profile::{
     CONTROLS_AT, Control, EVENTS, EVENTS_AT, Event, FREE, Header, LastRelease, MAGIC, READY, RINGS, SIZE,
-    TAKEN, VERSION,
+    TAKEN, UNTOLD, UNTOLD_AT, Untold, VERSION,
 };
 use linux::memory;
 
@@ -25,6 +25,10 @@ const PAGE: usize = 4096;
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// A word with this process's number; 0 in a child that has not asked yet.
 static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+
+/// [`Header::every`], for `around.c`.
+#[unsafe(no_mangle)]
+static wakeful_profile_every: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 /// The thread's word: the process in its upper half, the ring and one in its lower half.
 #[cfg(target_arch = "x86_64")]
@@ -125,6 +129,7 @@ fn attach(path: &CStr) -> Option<()> {
         // A program that crashes does not write half a gigabyte of holes.
         memory::advise(base, SIZE, libc::MADV_DONTDUMP);
         PROCESS.store(page.cast(), Relaxed);
+        wakeful_profile_every.store((&raw const header.every).cast_mut(), Relaxed);
         // ORDER: Release, pairs with the Acquire in `note`; publishes PROCESS.
         BASE.store(base.cast(), Release);
         header.processes.fetch_add(1, Relaxed);
@@ -255,6 +260,31 @@ extern "C" fn wakeful_profile_note(what: u32, number: u32, object: usize, caller
     own.tell_release();
     let what = u64::from(what) | u64::from(number) << 32;
     if own.write(time_ns, what, object as u64, caller as u64) { own.number() } else { 0 }
+}
+
+/// Is the thread's ring half full? Then a wait is only counted, so that no event finds no room.
+#[unsafe(no_mangle)]
+extern "C" fn wakeful_profile_is_crowded() -> c_int {
+    let Some(own) = Own::get() else { return 0 };
+    let written = own.control.head.load(Relaxed).wrapping_sub(own.control.tail.0.load(Relaxed));
+    c_int::from(written > EVENTS as u64 / 2)
+}
+
+/// The thread waited for so long, and does not tell it.
+#[unsafe(no_mangle)]
+extern "C" fn wakeful_profile_untold(ns: u64, what: u32, object: usize, caller: usize) {
+    let Some(own) = Own::get() else { return };
+    let first = (object >> 4 ^ caller).wrapping_mul(0x9e37_79b9) >> 8;
+    for step in 0..UNTOLD {
+        let at = own.index * UNTOLD + ((first + step) & (UNTOLD - 1));
+        // SAFETY: below RINGS times UNTOLD, so it lies in the mapping, and all of it are atomics.
+        let untold = unsafe { &*own.base.add(UNTOLD_AT).cast::<Untold>().add(at) };
+        if untold.add(object as u64, caller as u64, what.into(), ns) {
+            own.control.has_untold.store(1, Release);
+            return;
+        }
+    }
+    own.control.dropped.fetch_add(1, Relaxed);
 }
 
 /// The same at a time that is known.

@@ -14,14 +14,18 @@
 enum { WAIT = 1, GOT, GAVE_UP, TOOK, RELEASED, COND_WAIT, COND_BACK, ARRIVED, LEFT, FORK, BEGIN, END, JOIN };
 enum { MUTEX = 1 << 8, SPIN = 2 << 8, RWLOCK = 3 << 8, SEMAPHORE = 4 << 8, COND = 5 << 8, BARRIER = 6 << 8 };
 enum { REGION = 7 << 8, TEAM = 8 << 8, CRITICAL = 9 << 8 };
-// The twins of SHARED and WRITER there.
-enum { SHARED = 1 << 16, WRITER = 1 << 17 };
+// The twins of SHARED, WRITER and MOST_EVERY there.
+enum { SHARED = 1 << 16, WRITER = 1 << 17, MOST_EVERY = 10 };
 
+// One wait of so many is told, as a power of two. It is there when `wakeful_profile_on` says so.
+extern HIDDEN const uint32_t *wakeful_profile_every;
 extern HIDDEN int wakeful_profile_attach(void);
 extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,
 					    uintptr_t caller);
 extern HIDDEN void wakeful_profile_note_at(uint64_t time_ns, uint32_t what, uint32_t number, uintptr_t object,
 					   uintptr_t caller);
+extern HIDDEN int wakeful_profile_is_crowded(void);
+extern HIDDEN void wakeful_profile_untold(uint64_t ns, uint32_t what, uintptr_t object, uintptr_t caller);
 extern HIDDEN void wakeful_profile_released(uint32_t what, uintptr_t object);
 extern HIDDEN void wakeful_profile_took(uint32_t what, uintptr_t object, uint32_t *holder);
 

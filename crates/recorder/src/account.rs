@@ -5,9 +5,10 @@
 //! processor. It is *blocked* from the moment when it gave its processor up until it has one again. So what
 //! it then waits for a processor counts as blocked: an ordinary user is not told when a thread is woken.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::fast::{HashMap, HashSet};
 use crate::record::{Record, What};
 
 /// What a thread does.
@@ -468,7 +469,7 @@ mod tests {
         account.apply(&at(30, 3, What::Exited));
         account.apply(&at(30, 1, What::Exited));
         account.apply(&at(40, 1, named("new", true)));
-        assert_eq!(account.threads.keys().copied().collect::<HashSet<u32>>(), HashSet::from([1, 9]));
+        assert!(account.threads.len() == 2 && [1, 9].iter().all(|one| account.threads.contains_key(one)));
         account.finish(100);
         let run = |name: &str| -> u64 {
             let named = account.ended.iter().filter(|one| one.name == name);

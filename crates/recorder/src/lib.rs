@@ -22,6 +22,7 @@
 
 pub mod account;
 pub mod calls;
+pub mod fast;
 mod image;
 pub mod look;
 mod made;

@@ -2,13 +2,14 @@
 //! Which file lies at which address of which process, by the kernel's records alone: so also of processes
 //! that are gone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::fast::HashMap;
 use crate::record::Mapping;
 
 /// A file, once for all processes that have it.

@@ -44,7 +44,7 @@ pub enum What {
         by_exec: bool,
     },
     /// A file, or memory without one, may be executed from these addresses on.
-    Mapped(Mapping),
+    Mapped(Box<Mapping>),
     /// So many records found no room.
     Lost(u64),
 }
@@ -74,6 +74,21 @@ const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
+/// Bytes of a switch's record.
+pub const SWITCH_SIZE: usize = 24;
+
+/// A switch, by its three words; none if it is another record. Nearly all records are switches.
+pub fn switch([header, who, time_ns]: [u64; 3]) -> Option<Record> {
+    let (kind, misc) = (header as u32, (header >> 32) as u16);
+    let what = match kind {
+        SWITCH if misc & MISC_SWITCH_OUT == 0 => What::In,
+        SWITCH if misc & MISC_SWITCH_OUT_PREEMPT != 0 => What::Preempted,
+        SWITCH => What::Out,
+        _ => return None,
+    };
+    Some(Record { process: who as u32, thread: (who >> 32) as u32, time_ns, what })
+}
+
 /// A record of bytes that begin with its header and end with its `sample_id`: thread and time.
 pub fn parse(bytes: &[u8]) -> Option<Record> {
     let (bytes, id) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
@@ -88,9 +103,6 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
         Some(bytes.iter().copied().take_while(|&byte| byte != 0).collect::<Vec<u8>>())
     };
     let what = match half(0)? {
-        SWITCH if misc & MISC_SWITCH_OUT == 0 => What::In,
-        SWITCH if misc & MISC_SWITCH_OUT_PREEMPT != 0 => What::Preempted,
-        SWITCH => What::Out,
         FORK | EXIT => {
             (process, thread) = (half(8)?, half(16)?);
             let (parent, creator) = (half(12)?, half(20)?);
@@ -104,13 +116,8 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
         MMAP2 => {
             (process, thread) = (half(8)?, half(12)?);
             let file = PathBuf::from(OsString::from_vec(text(72)?));
-            What::Mapped(Mapping {
-                start: word(16)?,
-                length: word(24)?,
-                offset: word(32)?,
-                inode: word(48)?,
-                file,
-            })
+            let (start, length, offset, inode) = (word(16)?, word(24)?, word(32)?, word(48)?);
+            What::Mapped(Box::new(Mapping { start, length, offset, inode, file }))
         }
         LOST => What::Lost(word(16)?),
         _ => return None,
@@ -135,7 +142,10 @@ mod tests {
     #[test]
     fn switches_are_told_apart() {
         for (misc, what) in [(0, What::In), (1 << 13, What::Out), (3 << 13, What::Preempted)] {
-            let record = parse(&bytes(SWITCH, misc, &[])).unwrap();
+            let bytes = bytes(SWITCH, misc, &[]);
+            assert_eq!(bytes.len(), SWITCH_SIZE);
+            let word = |at: usize| u64::from_ne_bytes(bytes[at * 8..at * 8 + 8].try_into().unwrap());
+            let record = switch([word(0), word(1), word(2)]).unwrap();
             assert_eq!(record, Record { process: 7, thread: 8, time_ns: 99, what });
         }
     }
@@ -143,7 +153,7 @@ mod tests {
     #[test]
     fn a_record_that_is_too_short_or_unknown_is_none() {
         assert_eq!(parse(&[]), None);
-        assert_eq!(parse(&bytes(SWITCH, 0, &[])[..16]), None);
+        assert_eq!(switch([u64::from(FORK), 0, 0]), None);
         assert_eq!(parse(&bytes(FORK, 0, &[0; 8])).map(|record| record.what), None);
         assert_eq!(parse(&bytes(77, 0, &[])), None);
     }

@@ -164,11 +164,7 @@ impl Rings {
                 if size < 8 || at + size as u64 > end {
                     break;
                 }
-                self.bytes.clear();
-                for offset in (0..size).step_by(8) {
-                    self.bytes.extend_from_slice(&ring.word(at + offset as u64).to_ne_bytes());
-                }
-                if let Some(record) = record::parse(&self.bytes) {
+                if let Some(record) = ring.record(header, at, &mut self.bytes) {
                     take(record, processor);
                 }
                 at += size as u64;
@@ -180,6 +176,21 @@ impl Rings {
 }
 
 impl Ring {
+    /// The record at this place, if it is one that is asked for.
+    fn record(&self, header: u64, at: u64, bytes: &mut Vec<u8>) -> Option<Record> {
+        let size = (header >> 48) as usize;
+        if size == record::SWITCH_SIZE
+            && let Some(switch) = record::switch([header, self.word(at + 8), self.word(at + 16)])
+        {
+            return Some(switch);
+        }
+        bytes.clear();
+        for offset in (0..size).step_by(8) {
+            bytes.extend_from_slice(&self.word(at + offset as u64).to_ne_bytes());
+        }
+        record::parse(bytes)
+    }
+
     /// Eight bytes; records lie at multiples of eight.
     fn word(&self, at: u64) -> u64 {
         let offset = PAGE + (at as usize & (self.memory.size - 1));

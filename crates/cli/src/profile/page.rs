@@ -251,7 +251,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
     });
     let Verdict { words, advice, .. } = verdict;
     let page = Page {
-        head: head(report),
+        head: super::text::head(&report.summary),
         program: &summary.program,
         version: env!("CARGO_PKG_VERSION"),
         elapsed_ns: summary.elapsed_ns,
@@ -289,14 +289,6 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
     }
     to.write_all(rest.as_bytes())?;
     to.flush()
-}
-
-fn head(report: &Report) -> String {
-    let summary = &report.summary;
-    let plural = if summary.threads == 1 { "" } else { "s" };
-    let used = super::text::average(summary);
-    let (time, threads) = (ns(summary.elapsed_ns), grouped(summary.threads));
-    format!("took {time}, {threads} thread{plural}{used}{}", super::text::room(summary))
 }
 
 /// What the page does not have, and what the text says at its end.

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use launch::Launch;
+use launch::program::Obstacle;
 use recorder::account::{Account, Thread, Times};
 use recorder::calls::name as call_name;
+use recorder::fast;
 use recorder::profile::{Class, Object, Profile, Region, Shares, Sum};
 use serde::Serialize;
 
@@ -37,8 +39,8 @@ pub struct Row {
     pub objects: u64,
     pub waits: u64,
     pub waited_ns: u64,
-    /// Of that: in regions that were not told. Only the verdict's rows have it.
-    #[serde(skip)]
+    /// Of that: by waits that were not told, like those that were; and in regions that were not told, which
+    /// only the verdict's rows have.
     pub estimated_ns: u64,
     pub longest_ns: u64,
     /// What those did who were waited for.
@@ -174,29 +176,32 @@ impl Report {
     ) -> Self {
         let rows = rows(profile, names);
         let regions = regions(profile, names);
-        let threads = threads(profile);
+        let is_hidden = matches!(launch.program.obstacle, Some(Obstacle::Privileged(_)));
+        let threads = if is_hidden { Vec::new() } else { threads(profile) };
         let mut times = Times::default();
-        profile.account.pools.values().for_each(|(_, one)| times.add(one));
+        if !is_hidden {
+            profile.account.pools.values().for_each(|(_, one)| times.add(one));
+        }
         let known = profile.account.pools.values().map(|(count, _)| count).sum::<u64>();
         let there = linux::Processors::look();
         let summary = Summary {
             program: launch.name(),
             elapsed_ns: profile.elapsed_ns,
-            threads: known.max(profile.waited_ns.len() as u64),
-            threads_at_once: profile.account.most_at_once as u64,
+            threads: if is_hidden { 0 } else { known.max(profile.waited_ns.len() as u64) },
+            threads_at_once: if is_hidden { 0 } else { profile.account.most_at_once as u64 },
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             blocked_ns: times.blocked_ns,
             waited_ns: profile.waited_ns.values().sum(),
             waited_for_preempted_ns: profile.lost.preempted_ns,
             waited_behind_own_ns: profile.lost.behind_own_ns,
-            waited_for_preempted_or_free_ns: profile.lost.preempted_or_free_ns,
+            waited_behind_waiters_or_free_ns: profile.lost.behind_waiters_or_free_ns,
             processors: match profile.processors {
                 0 => there.count(),
                 used => used,
             },
             processors_allowed: there.affinity,
-            foreign_ns: profile.foreign_ns,
+            foreign_ns: profile.foreign_ns.filter(|_| !is_hidden),
             had: profile.had,
             is_helped: is_helped && launch.program.obstacle.is_none() || profile.is_helped,
             quota_milli: there.quota_milli,
@@ -205,12 +210,16 @@ impl Report {
             period_us: throttled.map(|all| all.period_us).filter(|period_us| *period_us > 0),
             without_switches: profile.without_switches.as_ref().map(crate::recorded::advice),
             obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
+            is_hidden,
             openmp: launch.openmp_instead_of().filter(|_| regions.is_empty()),
             processes: profile.processes,
             events: profile.events,
             lost_events: profile.dropped,
             lost_records: profile.account.lost,
             untold: profile.untold,
+            waits_told: profile.sampled.0,
+            waits_counted: profile.sampled.1,
+            sampled_ns: profile.sampled.2,
             threads_without_ring: profile.without_ring,
             processes_elsewhere: profile.refused.0,
             processes_unmapped: profile.refused.1,
@@ -417,12 +426,13 @@ impl Gathered {
         }
     }
 
-    fn add(&mut self, object: &Object, sites: Vec<Site>, names: &HashMap<u32, String>) {
+    fn add(&mut self, object: &Object, sites: Vec<Site>, names: &fast::HashMap<u32, String>) {
         let row = &mut self.row;
         row.add(&object.shares);
         row.objects += 1;
         row.waits += object.waits.count;
         row.waited_ns += object.waits.total_ns;
+        row.estimated_ns += object.estimated_ns;
         row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
         let longest = object.lengths.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         row.lengths.resize(row.lengths.len().max(longest), 0);
@@ -492,10 +502,10 @@ mod tests {
         barrier.rounds = 3;
         let mut shares = Shares::default();
         shares.holder.running_ns = 10;
-        barrier.last = HashMap::from([(7, (2, shares)), (8, (1, shares))]);
+        barrier.last = [(7, (2, shares)), (8, (1, shares))].into_iter().collect();
         let mut gathered = Gathered::new(Class::Barrier, &site(0));
         for waited_ns in [100, 20] {
-            gathered.add(&barrier, vec![site(waited_ns)], &HashMap::from([(7, "slow".into())]));
+            gathered.add(&barrier, vec![site(waited_ns)], &[(7, "slow".into())].into_iter().collect());
         }
         let row = gathered.row;
         let mut last: Vec<_> = row.last.iter().map(|one| (one.thread, one.rounds, one.running_ns)).collect();

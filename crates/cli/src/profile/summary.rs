@@ -16,10 +16,11 @@ pub struct Summary {
     /// For locks, semaphores and barriers, all threads together.
     pub waited_ns: u64,
     /// Of the program's time: somebody waited for a thread without a processor; for one that had lost it to
-    /// another thread of the program; for one without a processor or for nobody.
+    /// another thread of the program; for nobody, or for one that had lost it to a thread that waits for
+    /// locks or at barriers, too.
     pub waited_for_preempted_ns: u64,
     pub waited_behind_own_ns: u64,
-    pub waited_for_preempted_or_free_ns: u64,
+    pub waited_behind_waiters_or_free_ns: u64,
     /// Processors on which the program's threads ran.
     pub processors: u32,
     /// Processors that the profiler, and so the program at its start, may use.
@@ -40,6 +41,9 @@ pub struct Summary {
     /// Why nobody knows what the holders did; or why no wait is seen.
     pub without_switches: Option<String>,
     pub obstacle: Option<String>,
+    /// The program has other rights than ours: the kernel tells nothing of its threads, and no library is
+    /// preloaded. What little is known was before it began.
+    pub is_hidden: bool,
     /// Does it use an OpenMP runtime, of which no region was seen?
     pub openmp: Option<&'static str>,
     pub processes: u32,
@@ -47,6 +51,11 @@ pub struct Summary {
     pub lost_events: u64,
     pub lost_records: u64,
     pub untold: u64,
+    /// Waits that may be sampled: those that were told, and those that were only counted; for how long there
+    /// were such.
+    pub waits_told: u64,
+    pub waits_counted: u64,
+    pub sampled_ns: u64,
     pub threads_without_ring: u32,
     /// Processes that could tell nothing: in another PID namespace, or without room for the events.
     pub processes_elsewhere: u32,

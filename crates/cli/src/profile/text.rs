@@ -23,15 +23,7 @@ const PLACE: usize = 37;
 
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
-    let plural = if summary.threads == 1 { "" } else { "s" };
-    let used = average(summary);
-    let line = format!(
-        "wakeful: `{}` took {}, {} thread{plural}{used}{}",
-        summary.program,
-        ns(summary.elapsed_ns),
-        grouped(summary.threads),
-        room(summary)
-    );
+    let line = format!("wakeful: `{}` {}", summary.program, head(summary));
     writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
     writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
     if let Some(then) = others(&report.verdict) {
@@ -50,11 +42,22 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
+/// How long it took, and with how much.
+pub fn head(summary: &Summary) -> String {
+    let time = ns(summary.elapsed_ns);
+    if summary.is_hidden {
+        return format!("took {time}; its threads and their times are hidden from this user");
+    }
+    let plural = if summary.threads == 1 { "" } else { "s" };
+    let (threads, used) = (grouped(summary.threads), average(summary));
+    format!("took {time}, {threads} thread{plural}{used}{}", room(summary))
+}
+
 /// BOUND: the average of a shorter time says nothing.
 const AVERAGE_NS: u64 = 10_000_000;
 
 /// How many processors it had on average, if it ran for long enough.
-pub fn average(summary: &Summary) -> String {
+fn average(summary: &Summary) -> String {
     if summary.run_ns == 0 || summary.elapsed_ns < AVERAGE_NS {
         return String::new();
     }
@@ -62,7 +65,7 @@ pub fn average(summary: &Summary) -> String {
 }
 
 /// The processors that the program ran on, and those that it could have.
-pub fn room(summary: &Summary) -> String {
+fn room(summary: &Summary) -> String {
     let allowed = summary.processors_allowed.max(summary.processors);
     let mut words = match allowed {
         0 => String::new(),
@@ -281,6 +284,7 @@ pub fn remarks(report: &Report) -> Vec<String> {
             grouped(summary.threads_without_ring.into())
         ));
     }
+    sampled(summary).iter().for_each(|words| say(words));
     if summary.processes > 0 && summary.processes_elsewhere + summary.processes_unmapped > 0 {
         say(&format!(
             "{} processes in another PID namespace and {} without room for the events told nothing.",
@@ -314,4 +318,17 @@ pub fn remarks(report: &Report) -> Vec<String> {
     let share = summary.profiler_ns as f64 / summary.elapsed_ns.max(1) as f64 * 100.0;
     say(&format!("The profiler took {share:.1} % of a processor."));
     all
+}
+
+/// What is an estimate.
+fn sampled(summary: &Summary) -> Option<String> {
+    (summary.waits_counted > 0).then(|| {
+        format!(
+            "For {} of the time it would have cost too much to tell each wait: {} were told, and {} only \
+             counted, with their time. What their holders did is taken to be as in the others.",
+            percent(summary.sampled_ns as f64 / summary.elapsed_ns.max(1) as f64),
+            whole(summary.waits_told),
+            whole(summary.waits_counted)
+        )
+    })
 }

@@ -135,8 +135,12 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
         .map(|cause| Other { cause: cause.name, share: share(cause) })
         .collect();
     let all_ns = lifetime_ns(summary);
-    let estimated_ns: u64 = rows.iter().filter(is_barrier).map(|row| row.estimated_ns).sum();
-    let told = Told { summary, rows, command, all_ns, total_ns, estimated_ns };
+    let estimated =
+        |is_meant: fn(&&Row) -> bool| rows.iter().filter(is_meant).map(|row| row.estimated_ns).sum::<u64>();
+    let is_region = |row: &&Row| row.class == Class::Region;
+    let regions_ns = estimated(is_region);
+    let sampled_ns = estimated(is_lock) + estimated(is_barrier) - regions_ns;
+    let told = Told { summary, rows, command, all_ns, total_ns, regions_ns, sampled_ns };
     let first = throttled(&told).or_else(|| vain(&told)).or_else(|| {
         told.is_waiting().then(|| {
             others.remove(0);
@@ -206,20 +210,22 @@ struct Told<'a> {
     /// All threads' time, and what they waited of it for locks and barriers.
     all_ns: u64,
     total_ns: u64,
-    /// Of the latter: of OpenMP regions that were not told.
-    estimated_ns: u64,
+    /// Of the latter: of OpenMP regions that were not told, and of other waits that were not told.
+    regions_ns: u64,
+    sampled_ns: u64,
 }
 
 impl Told<'_> {
-    /// The part of the waiting that is estimated.
-    fn estimated(&self) -> f64 {
-        self.estimated_ns as f64 / self.total_ns.max(1) as f64
+    /// This part of the waiting.
+    fn share(&self, part_ns: u64) -> f64 {
+        part_ns as f64 / self.total_ns.max(1) as f64
     }
 
-    /// Does the record bound what can be gained? When threads of a region waited that was not told, nobody
-    /// knows. Nor what they burn while they wait.
+    /// Does the record bound what can be gained? Nobody knows when threads waited, if that was not told. Nor
+    /// what they burn while they wait.
     fn is_bounded(&self) -> bool {
-        self.summary.without_switches.is_none() && self.estimated() < MINOR && !self.may_spin()
+        let estimated = self.share(self.regions_ns + self.sampled_ns);
+        self.summary.without_switches.is_none() && estimated < MINOR && !self.may_spin()
     }
 
     /// Of all threads' time.
@@ -418,9 +424,12 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         }
         _ => String::new(),
     };
-    let estimated = match told.estimated() {
-        share if share < MINOR => String::new(),
-        share => format!(", {} of it estimated, in OpenMP regions that were not told", percent(share)),
+    let estimated = match (told.share(told.regions_ns), told.share(told.sampled_ns)) {
+        (regions, _) if regions >= MINOR => {
+            format!(", {} of it estimated, in OpenMP regions that were not told", percent(regions))
+        }
+        (_, sampled) if sampled >= MINOR => format!(", {} of it estimated by a sample", percent(sampled)),
+        _ => String::new(),
     };
     let words = format!(
         "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{}",
@@ -562,9 +571,16 @@ fn not_worth(cause: &str, gains: &[Gain], told: &Told) -> String {
     let at = if cause.starts_with("last") || cause == "woken-late" { "at barriers" } else { "for locks" };
     let processors = u64::from(summary.processors.max(1));
     let busy = summary.run_ns as f64 / (summary.elapsed_ns.max(1) * processors) as f64;
-    let lost = summary.waited_for_preempted_or_free_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    let lost = summary.waited_behind_waiters_or_free_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    let preempted = summary.waited_for_preempted_ns as f64 / summary.elapsed_ns.max(1) as f64;
     let reason = if summary.foreign().is_some() {
         "its threads had all of the processors that the other programs left".into()
+    } else if cause.ends_with("preempted") && preempted - lost >= LITTLE && busy + lost < 1.0 {
+        return format!(
+            "{} No other lock gives a thread its processor back: the other one never waits, and goes on to \
+             want it.",
+            who(cause, told)
+        );
     } else if busy + lost >= 1.0 {
         let which = if processors == 1 { "processor".into() } else { some(processors, "processor") };
         format!("the threads kept the {which} on which they ran {} busy", percent(busy.min(1.0)))
@@ -625,12 +641,13 @@ fn nothing(told: &Told) -> Said {
 /// Why no wait of the program is seen, if that is so.
 fn unseen(summary: &Summary) -> Option<Said> {
     let (words, advice) = if summary.obstacle.is_some() {
-        match summary.run_ns {
-            0 => (
-                "neither the waits of this program nor the times of its threads can be seen.",
-                "Run `wakeful profile` as the user to whom a set-user-ID program changes.",
+        match summary.is_hidden {
+            true => (
+                "the program has other rights than you: its threads are hidden, and nothing is preloaded.",
+                "Run `wakeful profile` as the user to whom the program changes, by su or sudo. Or profile a \
+                 copy of its file: cp(1) drops the set-user-ID bit.",
             ),
-            _ => (
+            false => (
                 "the waits of this program cannot be seen.",
                 "The times of its threads are all that is known.",
             ),

@@ -531,6 +531,24 @@ static int jit(const char *name)
 	return 0;
 }
 
+// Nothing but waiting, so often that all of it cannot be told.
+static void *storm(void *unused)
+{
+	for (int i = 0; i < turns * 1000; i++) {
+		pthread_mutex_lock(&lock);
+		items++;
+		pthread_mutex_unlock(&lock);
+	}
+	return unused;
+}
+
+static void *rounds(void *unused)
+{
+	for (int i = 0; i < turns * 1000; i++)
+		meet();
+	return unused;
+}
+
 enum { LOCKS = 10000 };
 static pthread_mutex_t row_of_locks[LOCKS + 1];
 static atomic_int begun;
@@ -612,6 +630,12 @@ int main(int count, char **words)
 		return run(HERD, herd), 0;
 	if (!strcmp(mode, "turns"))
 		return run(2, by_turns), 0;
+	if (!strcmp(mode, "storm"))
+		return run(SOME, storm), items != SOME * turns * 1000;
+	if (!strcmp(mode, "rounds")) {
+		pthread_barrier_init(&barrier, 0, 2);
+		return run(2, rounds), 0;
+	}
 	if (!strcmp(mode, "hang"))
 		return hangs();
 	if (!strcmp(mode, "shared"))

@@ -6,11 +6,10 @@
 //! that time, and that it had been blocked since before. The thread that will come last to a barrier is not
 //! known at all. So each blocked thread that waits for nothing is looked at, while somebody waits at one.
 
-use std::collections::{HashMap, HashSet};
-
 use super::history::{Did, History};
 use super::waits::{Key, Piece, Waits, Whom};
 use crate::account::Account;
+use crate::fast::{HashMap, HashSet};
 use crate::look;
 use crate::maps::{Maps, Place};
 use crate::unwind::Unwinder;
@@ -62,7 +61,7 @@ impl Looks {
             _ => None,
         };
         let mut wanted = Vec::new();
-        let mut barriers = HashSet::new();
+        let mut barriers = HashSet::default();
         for (thread, now) in waits.waiting().filter(|(_, now)| now.since_ns <= since_ns) {
             match waits.whom(now.key, thread) {
                 Whom::Thread(holder) if waits.where_waits(holder).is_none() => {
@@ -141,7 +140,7 @@ mod tests {
 
     fn looked(at_ns: u64, now_ns: u64, class: Class, whom: u32, times: std::ops::Range<u64>) -> usize {
         let seen = Seen { call: None, places: Vec::new() };
-        let maybe = HashMap::from([(7, Maybe { now_ns, at_ns, seen })]);
+        let maybe = [(7, Maybe { now_ns, at_ns, seen })].into_iter().collect();
         let mut looks = Looks { maybe, ..Looks::default() };
         let key = Key { image: 1, object: 0x40, class };
         let (from_ns, to_ns, whom) = (times.start, times.end, Whom::Thread(whom));

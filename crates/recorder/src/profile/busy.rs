@@ -4,8 +4,9 @@
 //! The kernel counts in ticks of 10 ms, and whom a tick finds has all of it. Where the file is hidden, nobody
 //! knows.
 
-use std::collections::HashMap;
 use std::fs;
+
+use crate::fast::HashMap;
 
 /// By processor, in ns since the machine began.
 #[derive(Debug, Default)]

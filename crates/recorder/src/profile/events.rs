@@ -9,8 +9,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::*;
 
 use abi::profile::{
-    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, READY, RINGS, SHARED,
-    SIZE, VERSION, WRITER,
+    self, CONTROLS_AT, Class, Control, EVENTS, EVENTS_AT, FREE, Header, Kind, MAGIC, MOST_EVERY, READY,
+    RINGS, SHARED, SIZE, UNTOLD, UNTOLD_AT, VERSION, WRITER,
 };
 
 /// What a thread did.
@@ -36,6 +36,25 @@ pub struct Event {
     pub object: u64,
     /// Where the program called.
     pub caller: u64,
+}
+
+/// Waits that were counted and not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untold {
+    /// As [`Event`]'s.
+    pub process: u32,
+    /// See `process`.
+    pub thread: u32,
+    /// See `process`.
+    pub class: Class,
+    /// See `process`.
+    pub object: u64,
+    /// See `process`.
+    pub caller: u64,
+    /// How many, and how long together.
+    pub count: u64,
+    /// See `count`.
+    pub ns: u64,
 }
 
 /// The file.
@@ -165,6 +184,42 @@ impl Events {
         most
     }
 
+    /// One wait of so many is told from now on, as a power of two.
+    pub fn tell_each(&self, every: u32) {
+        self.header().every.store(every.min(MOST_EVERY), Relaxed);
+    }
+
+    /// Takes what was counted and not told.
+    pub fn drain_untold(&self, mut take: impl FnMut(Untold)) {
+        for ring in 0..self.used {
+            let control = self.control(ring);
+            // ORDER: Acquire, as in `drain`.
+            if control.state.load(Acquire) != READY {
+                continue;
+            }
+            // ORDER: Acquire, pairs with the thread's Release; it has written the words.
+            if control.has_untold.load(Relaxed) == 0 || control.has_untold.swap(0, Acquire) == 0 {
+                continue;
+            }
+            let (process, thread) = (control.process.load(Relaxed), control.thread.load(Relaxed));
+            for at in 0..UNTOLD {
+                // SAFETY: in the mapping, and all of it are atomics.
+                let words =
+                    unsafe { &*self.base.add(UNTOLD_AT).cast::<profile::Untold>().add(ring * UNTOLD + at) };
+                // The thread writes here just now: the next time.
+                let Ok(taken) = words.take() else {
+                    control.has_untold.store(1, Relaxed);
+                    continue;
+                };
+                if let Some([object, caller, what, count, ns]) = taken
+                    && let Some(class) = Class::of((what >> 8) as u8)
+                {
+                    take(Untold { process, thread, class, object, caller, count, ns });
+                }
+            }
+        }
+    }
+
     /// Frees the rings of threads that are gone, once they are empty. Says which threads those were.
     pub fn free_rings(&mut self) -> Vec<u32> {
         let mut gone = Vec::new();
@@ -179,7 +234,8 @@ impl Events {
             let asked = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
             let is_gone = asked != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
             let is_empty = control.head.load(Relaxed) == control.tail.0.load(Relaxed)
-                && control.released.load(Relaxed) == 0;
+                && control.released.load(Relaxed) == 0
+                && control.has_untold.load(Relaxed) == 0;
             if is_gone && is_empty {
                 let dropped = u64::from(control.dropped.swap(0, Relaxed));
                 // ORDER: Release, pairs with the Acquire of a thread that takes it; it is empty.
@@ -195,6 +251,12 @@ impl Events {
     pub fn dropped(&self) -> u64 {
         let here = (0..self.used).map(|ring| u64::from(self.control(ring).dropped.load(Relaxed)));
         self.dropped + here.sum::<u64>()
+    }
+
+    /// The same, and releases that were told and maybe taken back: what threads wrote, and nobody reads.
+    pub fn untaken(&self) -> u64 {
+        let releases = (0..self.used).map(|ring| u64::from(self.control(ring).releases.load(Relaxed)));
+        self.dropped() + releases.sum::<u64>()
     }
 
     /// Processes that write here, or did.
@@ -320,6 +382,29 @@ mod tests {
         events.control(0).put_release((71, RELEASED, 32));
         assert_eq!(events.control(0).take_back(), Some((71, RELEASED, 32)));
         assert_eq!(events.control(0).take_release(), None);
+    }
+
+    #[test]
+    fn what_is_not_told_is_counted_by_object_and_place() {
+        let mut events = Events::new().unwrap();
+        taken(&events, 1, 5, 6);
+        events.drain(|_| {});
+        // SAFETY: the mapping outlives this, and all of it are atomics.
+        let words = unsafe { &*events.base.add(UNTOLD_AT).cast::<profile::Untold>().add(UNTOLD) };
+        let what = (Class::Mutex as u64) << 8;
+        events.control(1).has_untold.store(1, Relaxed);
+        assert!(words.add(16, 4, what, 70) && words.add(16, 4, what, 30));
+        assert!(!words.add(32, 4, what, 1), "not all was read");
+        let mut all = Vec::new();
+        events.drain_untold(|one| all.push(one));
+        let class = Class::Mutex;
+        let one = Untold { process: 5, thread: 6, class, object: 16, caller: 4, count: 2, ns: 100 };
+        assert_eq!(all, [one]);
+        events.drain_untold(|one| panic!("{one:?}"));
+        assert!(words.add(32, 4, what, 7));
+        events.control(1).has_untold.store(1, Relaxed);
+        events.drain_untold(|one| all.push(one));
+        assert_eq!((all[1].object, all[1].count, all[1].ns), (32, 1, 7));
     }
 
     const RELEASED: u64 = Kind::Released as u64 | (Class::Spin as u64) << 8;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each thread did when, as far back as somebody may still ask.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use crate::fast::HashMap;
 use crate::record::{Record, What};
 
 /// BOUND: marks of one thread. A thread that switches more often between two looks is known from there on.
@@ -88,6 +89,8 @@ const KINDS: usize = 5;
 struct Mark {
     at_ns: u64,
     did: Did,
+    /// Behind whom it is.
+    by: u32,
     /// Until then, since the first mark of all.
     before: [u64; KINDS],
 }
@@ -122,17 +125,17 @@ impl History {
             What::Named { by_exec: true, .. } => Did::Run,
             _ => return,
         };
-        self.marked(record.thread, did, record.time_ns);
+        self.marked(record.thread, did, 0, record.time_ns);
     }
 
-    fn marked(&mut self, thread: u32, did: Did, time_ns: u64) {
+    fn marked(&mut self, thread: u32, did: Did, by: u32, time_ns: u64) {
         let marks = self.0.entry(thread).or_default();
         let at_ns = marks.back().map_or(time_ns, |last| time_ns.max(last.at_ns));
         let before = marks.back().map_or([0; KINDS], |last| last.until(at_ns));
         if marks.len() >= MOST_MARKS {
             marks.pop_front();
         }
-        marks.push_back(Mark { at_ns, did, before });
+        marks.push_back(Mark { at_ns, did, by, before });
     }
 
     /// What the thread did between these times.
@@ -164,31 +167,32 @@ impl History {
         self.0.get(&thread)?.back().map(|last| (last.did, last.at_ns))
     }
 
-    /// The thread lost its processor at that time, and one of the program has it now.
-    pub fn is_behind(&mut self, thread: u32, since_ns: u64) {
+    /// The thread lost its processor at that time, and this one of the program has it now.
+    pub fn is_behind(&mut self, thread: u32, by: u32, since_ns: u64) {
         let last = self.0.get_mut(&thread).and_then(VecDeque::back_mut);
         if let Some(last) = last.filter(|last| last.did == Did::Ready && last.at_ns == since_ns) {
-            last.did = Did::Behind;
+            (last.did, last.by) = (Did::Behind, by);
         }
     }
 
-    /// The thread lost its processor to another program, if it is still without one. From that time on one of
-    /// this program has it.
-    pub fn is_behind_from(&mut self, thread: u32, time_ns: u64) {
+    /// The thread lost its processor to another program, if it is still without one. From that time on this
+    /// one of the program has it.
+    pub fn is_behind_from(&mut self, thread: u32, by: u32, time_ns: u64) {
         if self.now(thread).is_some_and(|(did, _)| did == Did::Ready) {
-            self.marked(thread, Did::Behind, time_ns);
+            self.marked(thread, Did::Behind, by, time_ns);
         }
     }
 
     /// The thread of this program that had its processor has left it to another program, at that time.
     pub fn is_ready_from(&mut self, thread: u32, time_ns: u64) {
         if self.now(thread).is_some_and(|(did, _)| did == Did::Behind) {
-            self.marked(thread, Did::Ready, time_ns);
+            self.marked(thread, Did::Ready, 0, time_ns);
         }
     }
 
-    /// Each stretch of what the thread did between these times, as far as it is known.
-    pub fn stretches(&self, thread: u32, from_ns: u64, to_ns: u64, mut each: impl FnMut(Did, u64, u64)) {
+    /// Each stretch of what the thread did between these times, as far as it is known: what, behind whom,
+    /// from when and until when.
+    pub fn stretches(&self, thread: u32, from_ns: u64, to_ns: u64, mut each: impl FnMut(Did, u32, u64, u64)) {
         let Some(marks) = self.0.get(&thread) else { return };
         let first = marks.partition_point(|mark| mark.at_ns <= from_ns).saturating_sub(1);
         let rest = marks.range(first..);
@@ -199,7 +203,7 @@ impl History {
             }
             let (from_ns, to_ns) = (mark.at_ns.max(from_ns), end_ns.min(to_ns));
             if from_ns < to_ns {
-                each(mark.did, from_ns, to_ns);
+                each(mark.did, mark.by, from_ns, to_ns);
             }
         }
     }
@@ -271,19 +275,19 @@ mod tests {
         history.apply(&at(400, What::In));
         history.apply(&at(410, What::Preempted));
         // Of an older time, and of a thread that nobody knows.
-        history.is_behind(7, 150);
-        history.is_behind(8, 410);
+        history.is_behind(7, 8, 150);
+        history.is_behind(8, 7, 410);
         assert_eq!(history.split(7, 400, 430).behind_own_ns, 0);
-        history.is_behind(7, 410);
+        history.is_behind(7, 8, 410);
         let split = history.split(7, 400, 430);
         assert_eq!((split.preempted_ns, split.behind_own_ns, split.total_ns()), (20, 20, 30));
         let mut all = Vec::new();
-        history.stretches(7, 90, 185, |did, from, to| all.push((did, from, to)));
+        history.stretches(7, 90, 185, |did, _, from, to| all.push((did, from, to)));
         let (ready, run) = (Did::Ready, Did::Run);
         assert_eq!(all, [(ready, 100, 110), (run, 110, 150), (ready, 150, 180), (run, 180, 185)]);
         all.clear();
-        history.stretches(7, 405, 420, |did, from, to| all.push((did, from, to)));
-        assert_eq!(all, [(run, 405, 410), (Did::Behind, 410, 420)]);
+        history.stretches(7, 405, 420, |did, by, from, to| all.push((did, from + u64::from(by) * 1000, to)));
+        assert_eq!(all, [(run, 405, 410), (Did::Behind, 8_410, 420)], "behind 8");
     }
 
     #[test]
@@ -291,12 +295,12 @@ mod tests {
         let mut history = history();
         history.apply(&at(400, What::In));
         history.apply(&at(410, What::Preempted));
-        history.is_behind_from(7, 425);
+        history.is_behind_from(7, 8, 425);
         let split = history.split(7, 400, 450);
         assert_eq!((split.running_ns, split.preempted_ns, split.behind_own_ns), (10, 40, 25));
         // It has a processor again, elsewhere.
         history.apply(&at(450, What::In));
-        history.is_behind_from(7, 460);
+        history.is_behind_from(7, 8, 460);
         assert_eq!(history.split(7, 450, 480).running_ns, 30);
     }
 

@@ -76,13 +76,15 @@ pub struct Lost {
     pub preempted_ns: u64,
     /// For one that had lost it to a thread of the program.
     pub behind_own_ns: u64,
-    /// For one that had lost its processor, or for nobody: what other locks can change.
-    pub preempted_or_free_ns: u64,
+    /// For nobody, or for one that had lost its processor to a thread that waits for locks or at barriers,
+    /// too: what other locks can change. Whoever waits for none goes on to want that processor.
+    pub behind_waiters_or_free_ns: u64,
 }
 
 impl Losing {
-    /// A semaphore or a condition variable may wait for work, which is nobody's fault.
-    pub fn piece(&mut self, piece: &Piece, history: &History) {
+    /// A semaphore or a condition variable may wait for work, which is nobody's fault. `waits`: does the
+    /// thread wait for anything, now and then?
+    pub fn piece(&mut self, piece: &Piece, history: &History, waits: impl Fn(u32) -> bool) {
         if matches!(piece.key.class, Class::Semaphore | Class::Cond) {
             return;
         }
@@ -90,13 +92,15 @@ impl Losing {
             Whom::Unknown => {}
             Whom::Free => self.late.add(piece.from_ns, piece.to_ns),
             Whom::Thread(thread) => {
-                history.stretches(thread, piece.from_ns, piece.to_ns, |did, from_ns, to_ns| {
+                history.stretches(thread, piece.from_ns, piece.to_ns, |did, by, from_ns, to_ns| {
                     if matches!(did, Did::Ready | Did::Behind) {
                         self.preempted.add(from_ns, to_ns);
-                        self.late.add(from_ns, to_ns);
                     }
                     if did == Did::Behind {
                         self.behind_own.add(from_ns, to_ns);
+                        if waits(by) {
+                            self.late.add(from_ns, to_ns);
+                        }
                     }
                 });
             }
@@ -107,14 +111,16 @@ impl Losing {
         Lost {
             preempted_ns: self.preempted.total_ns(),
             behind_own_ns: self.behind_own.total_ns(),
-            preempted_or_free_ns: self.late.total_ns(),
+            behind_waiters_or_free_ns: self.late.total_ns(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::waits::Key;
     use super::*;
+    use crate::record::{Record, What};
 
     #[test]
     fn what_overlaps_counts_once() {
@@ -126,6 +132,25 @@ mod tests {
         assert_eq!(union.total_ns(), 30 + 12);
         union.add(0, 100);
         assert_eq!(union.total_ns(), 100);
+    }
+
+    #[test]
+    fn other_locks_change_nothing_about_who_waits_for_none() {
+        let mut history = History::default();
+        let at = |time_ns, what| Record { process: 1, thread: 7, time_ns, what };
+        [at(0, What::In), at(10, What::Preempted)].iter().for_each(|record| history.apply(record));
+        history.is_behind(7, 8, 10);
+        let key = Key { image: 1, object: 16, class: Class::Mutex };
+        let piece = |whom| Piece { key, site: 0, from_ns: 0, to_ns: 50, waiters: 1, whom };
+        for (waiter, changed_ns) in [(8, 40), (9, 0)] {
+            let mut losing = Losing::default();
+            losing.piece(&piece(Whom::Thread(7)), &history, |thread| thread == waiter);
+            let lost = losing.finish();
+            assert_eq!((lost.preempted_ns, lost.behind_own_ns), (40, 40));
+            assert_eq!(lost.behind_waiters_or_free_ns, changed_ns);
+            losing.piece(&piece(Whom::Free), &history, |_| false);
+            assert_eq!(losing.finish().behind_waiters_or_free_ns, 50);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 mod blocked;
 mod busy;
+mod cost;
 pub mod events;
 mod history;
 mod live;
@@ -24,7 +25,7 @@ mod regions;
 pub mod timeline;
 mod waits;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -39,13 +40,15 @@ pub use timeline::Timeline;
 pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 
 use crate::account::Account;
+use crate::fast::{HashMap, HashSet};
 use crate::maps::{Maps, Place};
 use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::unwind::Unwinder;
 use crate::{OpenError, Program, StartError, look, now_ns};
 use busy::Busy;
-use events::{Event, Events};
+use cost::Cost;
+use events::{Event, Events, Untold};
 use history::History;
 use longest::Longest;
 use lost::Losing;
@@ -136,6 +139,9 @@ pub struct Profile {
     pub dropped: u64,
     /// Events at objects that are too many to be told apart.
     pub untold: u64,
+    /// Waits that may be sampled: those that were told, and those that were only counted; for how long there
+    /// were such.
+    pub sampled: (u64, u64, u64),
     /// Threads that could tell nothing.
     pub without_ring: u32,
     /// Processes that could tell nothing: in another PID namespace, and without room for the file.
@@ -171,9 +177,15 @@ pub struct Profiling {
     next_image: u32,
     names: HashMap<u32, String>,
     batch: Vec<Item>,
+    /// What was only counted, and when it was read.
+    counted: VecDeque<(u64, Untold)>,
     taken: u64,
+    /// Of them: such as a sample has fewer of.
+    sampled: u64,
+    records: u64,
     from_ns: u64,
     busy: Busy,
+    cost: Cost,
     /// Living processes with the interposer, and the events from such.
     helped: HashSet<u32>,
     taken_helped: u64,
@@ -239,8 +251,8 @@ impl Profiling {
             program,
             began,
             unwinder: Unwinder::new(began),
-            looks: HashMap::new(),
-            callers: HashMap::new(),
+            looks: HashMap::default(),
+            callers: HashMap::default(),
             blocked: blocked::Looks::default(),
             account: Account::default(),
             maps: Maps::default(),
@@ -251,14 +263,18 @@ impl Profiling {
             timeline: None,
             processors: Processors::default(),
             sites: Sites::default(),
-            images: HashMap::new(),
+            images: HashMap::default(),
             next_image: 0,
-            names: HashMap::new(),
+            names: HashMap::default(),
             batch: Vec::new(),
+            counted: VecDeque::new(),
             taken: 0,
+            sampled: 0,
+            records: 0,
             from_ns: now_ns(),
             busy: Busy::default(),
-            helped: HashSet::new(),
+            cost: Cost::default(),
+            helped: HashSet::default(),
             taken_helped: 0,
             programs: 0,
         }
@@ -304,7 +320,11 @@ impl Profiling {
             // Before the rest is taken: that of a program that has ended is all there.
             let ended = self.program.ended();
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
+            let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
+            let took_ns = crate::recording::own_ns() - before_ns;
+            let others = self.records + self.taken - self.sampled;
+            self.cost.took(took_ns, self.sampled, others, self.events.untaken());
             if let Some(status) = ended {
                 break status;
             }
@@ -314,6 +334,9 @@ impl Profiling {
             let is_full = most > abi::profile::EVENTS / 4;
             turn_ns =
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
+            if let Some(every) = self.cost.look(now_ns()) {
+                self.events.tell_each(every);
+            }
             turns += 1;
             if turns.is_multiple_of(FREE_EACH) {
                 let gone = self.events.free_rings();
@@ -377,6 +400,7 @@ impl Profiling {
             events: self.taken,
             dropped: self.events.dropped(),
             untold: self.waits.untold,
+            sampled: (self.waits.told.0, self.waits.told.1, self.cost.sampled_ns()),
             without_ring: self.events.without_ring(),
             refused: self.events.refused(),
             programs_silent: silent(self.programs, &self.events),
@@ -399,11 +423,16 @@ impl Profiling {
         if let Ok(rings) = &mut self.rings {
             rings.drain(|record, processor| batch.push(Item::Record(record, processor)));
         }
+        self.untold(now_ns(), horizon_ns);
+        let batch = &mut self.batch;
         batch.sort_by_key(Item::time_ns);
         let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
         for item in std::mem::replace(batch, rest) {
             match item {
-                Item::Record(record, processor) => self.record(&record, processor),
+                Item::Record(record, processor) => {
+                    self.records += 1;
+                    self.record(&record, processor);
+                }
                 Item::Event(event) => self.event(&event),
             }
         }
@@ -450,8 +479,9 @@ impl Profiling {
 
     /// What was waited since the last time.
     fn pieces(&mut self) {
+        let waiters = &self.waits.threads;
         for piece in self.waits.pieces.drain(..) {
-            self.losing.piece(&piece, &self.history);
+            self.losing.piece(&piece, &self.history, |thread| waiters.contains_key(&thread));
             self.blocked.piece(&piece, &self.history);
             if let Some(timeline) = &mut self.timeline {
                 timeline.piece(&piece, &self.history);
@@ -496,18 +526,46 @@ impl Profiling {
         }
     }
 
-    fn event(&mut self, event: &Event) {
-        self.taken += 1;
-        self.taken_helped += u64::from(self.helped.contains(&event.process));
+    /// The numbers of a process's image, and of a place in it.
+    fn place(&mut self, process: u32, address: u64) -> (u32, u32) {
         let next = &mut self.next_image;
-        let image = *self.images.entry(event.process).or_insert_with(|| {
+        let image = *self.images.entry(process).or_insert_with(|| {
             *next += 1;
             *next
         });
-        let (maps, process, address) = (&mut self.maps, event.process, event.caller);
+        let maps = &mut self.maps;
         let site = self.sites.number(image, address, || {
             maps.of(process).and_then(|space| space.at(address)).or_else(|| maps.look_up(process, address))
         });
+        (image, site)
+    }
+
+    /// Takes what was only counted. Where the place is known, its process may be about to end. Where it is
+    /// not, its process may be new: then the records come first.
+    fn untold(&mut self, now_ns: u64, horizon_ns: u64) {
+        let mut known = Vec::new();
+        let (images, sites, counted) = (&self.images, &self.sites.known, &mut self.counted);
+        self.events.drain_untold(|one| {
+            let image = images.get(&one.process);
+            match image.is_some_and(|image| sites.contains_key(&(*image, one.caller))) {
+                true => known.push(one),
+                false => counted.push_back((now_ns, one)),
+            }
+        });
+        while let Some((_, one)) = self.counted.pop_front_if(|(then_ns, _)| *then_ns < horizon_ns) {
+            known.push(one);
+        }
+        for one in known {
+            let (image, site) = self.place(one.process, one.caller);
+            self.waits.untold(&one, image, site);
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.taken += 1;
+        self.taken_helped += u64::from(self.helped.contains(&event.process));
+        self.sampled += u64::from(event.class.can_be_sampled());
+        let (image, site) = self.place(event.process, event.caller);
         self.waits.apply(event, image, site, &self.history);
         if let Some(timeline) = &mut self.timeline {
             let over = self.waits.over.iter().map(|(thread, ..)| *thread);

@@ -6,10 +6,9 @@
 //! *behind* that one. From the moment when that one leaves, until the next one of the program comes, another
 //! program has it; unless the next one comes at once.
 
-use std::collections::HashMap;
-
 use super::history::History;
 use super::timeline::Timeline;
+use crate::fast::HashMap;
 use crate::record::{Record, What};
 
 /// BOUND: the next thread of the program begins so soon after another one has lost that processor, if nobody
@@ -46,14 +45,14 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn is_behind(&mut self, thread: u32, by: u32, since_ns: u64) {
-        self.history.is_behind(thread, since_ns);
+        self.history.is_behind(thread, by, since_ns);
         if let Some(timeline) = &mut self.timeline {
             timeline.is_behind(thread, by);
         }
     }
 
     fn is_behind_from(&mut self, thread: u32, by: u32, time_ns: u64) {
-        self.history.is_behind_from(thread, time_ns);
+        self.history.is_behind_from(thread, by, time_ns);
         if let Some(timeline) = &mut self.timeline {
             timeline.is_behind_from(thread, by, time_ns);
         }

@@ -9,13 +9,12 @@
 //!
 //! After a region that is over soon, some are counted only, however long they take.
 
-use std::collections::HashMap;
-
 use abi::profile::{Class, Kind};
 
 use super::events::Event;
 use super::history::{Done, History, Split};
 use super::waits::{Key, Shares};
+use crate::fast::HashMap;
 
 /// BOUND: regions at one time. A program that writes nonsense does not fill the memory.
 const MOST_OPEN: usize = 10_000;

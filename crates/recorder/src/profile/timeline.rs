@@ -8,13 +8,12 @@
 //! longest stretches take 20 MB, those of holders 10 MB, and the longest waits 28 MB. Threads and places
 //! beyond have no lane. Shorter stretches are in the columns only.
 
-use std::collections::HashMap;
-
 use abi::profile::Class;
 
 use super::history::{Did, History};
 use super::longest::Longest;
 use super::waits::{Key, Piece, Whom};
+use crate::fast::HashMap;
 use crate::record::{Record, What};
 
 /// BOUND: columns, an even number.
@@ -193,8 +192,9 @@ fn outweigh(one: (u8, f32), other: (u8, f32)) -> (u8, f32) {
 }
 
 impl Timeline {
-    /// Begins then.
-    pub(super) fn new(from_ns: u64) -> Self {
+    /// One that begins at that time.
+    #[must_use]
+    pub fn new(from_ns: u64) -> Self {
         Self {
             from_ns,
             column_ns: FIRST_NS,
@@ -203,9 +203,9 @@ impl Timeline {
             left_out: (0, 0),
             stretches: Longest::new(MOST_STRETCHES),
             held: Longest::new(MOST_HELD),
-            holding: HashMap::new(),
-            of_thread: HashMap::new(),
-            of_place: HashMap::new(),
+            holding: HashMap::default(),
+            of_thread: HashMap::default(),
+            of_place: HashMap::default(),
         }
     }
 
@@ -380,7 +380,7 @@ impl Timeline {
             Whom::Free => add(5, piece.from_ns, piece.to_ns),
             Whom::Thread(thread) => {
                 let mut known_ns = piece.from_ns;
-                history.stretches(thread, piece.from_ns, piece.to_ns, |did, from_ns, to_ns| {
+                history.stretches(thread, piece.from_ns, piece.to_ns, |did, _, from_ns, to_ns| {
                     let kind = match did {
                         Did::Run => 0,
                         Did::Ready => 1,

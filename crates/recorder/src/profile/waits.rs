@@ -10,6 +10,9 @@
 //! at the time when the first waiter came is not always known. Then the time is kept until the first release
 //! says it.
 //!
+//! **Samples.** Waits may be only counted ([`Untold`]). In the end they are taken to be like those of the
+//! same object that were told.
+//!
 //! **Readers and semaphores.** Readers are many, and nobody lists them. Up to a reader's release the waiters
 //! waited for it, and after the last one for nobody. A semaphore waits for the thread that posts it.
 //!
@@ -26,13 +29,14 @@
 //! released a mutex nor signalled, and it ran for less than [`VAIN_NS`]. What it ran for since it came to the
 //! first of the two waits is lost.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use abi::profile::{Class, Kind};
 
-use super::events::Event;
+use super::events::{Event, Untold};
 use super::history::{History, Split};
 use super::longest::Longest;
+use crate::fast::HashMap;
 
 /// BOUND: locks, condition variables and barriers that are told apart.
 const MOST_OBJECTS: usize = 100_000;
@@ -173,6 +177,9 @@ pub struct Object {
     pub shares: Shares,
     /// How many were so long: see [`LENGTHS`].
     pub lengths: [u32; LENGTHS],
+    /// Of their time: by waits that were only counted. Their shares and lengths are as if they were like the
+    /// others.
+    pub estimated_ns: u64,
     /// By the place in the program, as the recording numbers them.
     pub sites: HashMap<u32, Sum>,
     /// Of a condition variable: waits that no wake-up ended.
@@ -187,6 +194,8 @@ pub struct Object {
     pub shared: bool,
     /// Of a barrier: who came last how often, and how long the others waited for that.
     pub last: HashMap<u32, (u64, Shares)>,
+    /// What was only counted.
+    untold: Sum,
     waiters: u64,
     holder: Whom,
     since_ns: u64,
@@ -242,6 +251,8 @@ pub struct Waits {
     pub objects: HashMap<Key, Object>,
     /// Events at objects beyond [`MOST_OBJECTS`].
     pub untold: u64,
+    /// Of what can be sampled: waits that were told, and those that were only counted.
+    pub told: (u64, u64),
     /// By thread: time that it waited for locks, semaphores and barriers.
     pub threads: HashMap<u32, u64>,
     /// The longest waits, if anybody wants them.
@@ -511,6 +522,26 @@ impl Waits {
         for thread in waiting {
             self.end(thread, self.now_ns, Has::Nothing, history);
         }
+        for (key, object) in &mut self.objects {
+            if key.class.can_be_sampled() {
+                self.told = (self.told.0 + object.waits.count, self.told.1 + object.untold.count);
+            }
+            object.estimate();
+        }
+    }
+
+    /// Waits that were only counted.
+    pub fn untold(&mut self, untold: &Untold, image: u32, site: u32) {
+        let key = Key { image, object: untold.object, class: untold.class };
+        if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&key) {
+            self.untold += untold.count;
+            return;
+        }
+        let sum = Sum { count: untold.count, total_ns: untold.ns, longest_ns: 0 };
+        let object = self.objects.entry(key).or_default();
+        object.untold.add(&sum);
+        object.sites.entry(site).or_default().add(&sum);
+        *self.threads.entry(untold.thread).or_default() += untold.ns;
     }
 
     /// Since when somebody waits at a barrier: what the last one does since then is asked for when it comes.
@@ -538,6 +569,31 @@ impl Object {
         let class = (u64::BITS - (length_ns / 1000).leading_zeros()) as usize;
         let count = &mut self.lengths[class.min(LENGTHS - 1)];
         *count = count.saturating_add(1);
+    }
+
+    /// What was only counted is taken to be like the rest.
+    fn estimate(&mut self) {
+        let (told, untold) = (self.waits, std::mem::take(&mut self.untold));
+        if untold.count == 0 {
+            return;
+        }
+        let parts = |part: u64, of: u64, all: u64| {
+            (u128::from(part) * u128::from(all) / u128::from(of.max(1))) as u64
+        };
+        let mut more = self.shares.scaled(untold.total_ns, told.total_ns);
+        more.holder.unknown_ns += untold.total_ns.saturating_sub(more.total_ns());
+        self.shares.add(&more);
+        let times = |count: u64| count + parts(count, told.count, untold.count);
+        for count in &mut self.lengths {
+            *count = u32::try_from(times((*count).into())).unwrap_or(u32::MAX);
+        }
+        self.rounds = times(self.rounds);
+        for (rounds, shares) in self.last.values_mut() {
+            *rounds = times(*rounds);
+            shares.add(&shares.scaled(untold.total_ns, told.total_ns));
+        }
+        self.waits.add(&untold);
+        self.estimated_ns = untold.total_ns;
     }
 
     fn first_comes_from(&mut self, site: u32) {

@@ -24,8 +24,9 @@ const MOST_GAIN: f64 = 20.0;
 const LEAST_GAIN: f64 = 1.05;
 /// BOUND: from this part of its quota on, a program got it.
 const NEARLY: f64 = 0.9;
-/// BOUND: other programs are spoken of from this part of the processors on.
-const FOREIGN: f64 = 0.10;
+/// BOUND: other programs are spoken of from this part of the processors on. The kernel counts by ticks, which
+/// made it 0.11 for nobody where threads switched 100,000 times a second.
+const FOREIGN: f64 = 0.15;
 
 /// Causes that other locks or fewer threads change.
 pub(super) const CHANGED: [&str; 4] = ["preempted", "free", "last-preempted", "woken-late"];
@@ -48,7 +49,9 @@ impl Summary {
     /// Processors that there are for the program: beside other programs and within its quota.
     fn room(&self, processors: u32) -> f64 {
         let all = f64::from(processors.max(1));
-        let beside = self.foreign().and(self.had).unwrap_or(all);
+        // The others are taken to have as much of those on which no thread ran.
+        let had = self.had.map(|had| had * all / f64::from(self.processors.max(1)));
+        let beside = self.foreign().and(had).unwrap_or(all);
         self.quota_milli.map_or(beside, |milli| beside.min(milli as f64 / 1e3)).max(0.01)
     }
 }
@@ -69,13 +72,13 @@ pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gai
         return gains;
     }
     let part = |part_ns: u64| percent(part_ns as f64 / summary.elapsed_ns.max(1) as f64);
-    let without_ns = summary.waited_for_preempted_or_free_ns;
+    let without_ns = summary.waited_behind_waiters_or_free_ns;
     // Those are the program's locks already.
     if !summary.is_helped {
         let at_most_now = at_most(summary, without_ns);
         let words = format!(
-            "{} by `wakeful run`: for {} of the time, somebody waited for a thread without a processor, or \
-             for nobody",
+            "{} by `wakeful run`: for {} of the time, somebody waited for nobody, or for a thread whose \
+             processor another waiter had taken",
             times(at_most_now),
             part(without_ns)
         );

@@ -48,7 +48,7 @@ fn a_gain_is_bounded_by_what_is_left() {
         (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 500);
     });
     let base = Summary { run_ns: 800, threads: 6, processors: 2, ..summary() };
-    let waited = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
+    let waited = Summary { waited_behind_waiters_or_free_ns: 500, waited_behind_own_ns: 200, ..base };
     let verdict = of(&waited, std::slice::from_ref(&lock), "prog");
     let bounds = |verdict: &Verdict| -> Vec<(&str, f64)> {
         verdict.gains.iter().map(|gain| (gain.by, gain.at_most)).collect()
@@ -68,14 +68,14 @@ fn a_gain_is_bounded_by_what_is_left() {
     );
     let few = Summary { threads: 2, run_ns: 800, ..full };
     assert_eq!(bounds(&of(&few, std::slice::from_ref(&lock), "prog")), [("run", 2.0)]);
-    let always = Summary { waited_for_preempted_or_free_ns: 1_000, run_ns: 10, ..few };
+    let always = Summary { waited_behind_waiters_or_free_ns: 1_000, run_ns: 10, ..few };
     let verdict = of(&always, std::slice::from_ref(&lock), "prog");
     assert!(gained(&verdict).unwrap().contains("more than 20 x by `wakeful run`"), "{verdict:?}");
     // Nobody knows, or a section is long: other locks change nothing.
     let unknown = Summary { without_switches: Some("denied".into()), ..always };
     assert!(of(&unknown, std::slice::from_ref(&lock), "prog").gains.is_empty());
     // What gains nothing is not advised.
-    let base = Summary { waited_for_preempted_or_free_ns: 500, waited_behind_own_ns: 200, ..summary() };
+    let base = Summary { waited_behind_waiters_or_free_ns: 500, waited_behind_own_ns: 200, ..summary() };
     let base = Summary { processors: 2, processors_allowed: 4, threads: 6, ..base };
     let busy = Summary { run_ns: 1_996, ready_ns: 2_000, ..base };
     let spin = row(Class::Spin, |row| row.holder_preempted_ns = 600);
@@ -95,11 +95,35 @@ fn a_gain_is_bounded_by_what_is_left() {
 }
 
 #[test]
+fn no_lock_gives_a_processor_back() {
+    let lock = row(Class::Mutex, |row| {
+        (row.holder_preempted_ns, row.holder_behind_own_ns) = (600, 600);
+    });
+    let lock = std::slice::from_ref(&lock);
+    let base = Summary { run_ns: 800, threads: 2, processors: 2, waited_for_preempted_ns: 600, ..summary() };
+    let verdict = of(&base, lock, "prog");
+    assert_eq!((verdict.cause, gained(&verdict)), ("preempted", None));
+    let advice = "Another thread of the program had taken the processor. No other lock gives a thread its \
+                  processor back: the other one never waits, and goes on to want it.";
+    assert_eq!(verdict.advice, advice);
+    // Fewer threads leave it there.
+    let many = Summary { threads: 6, waited_behind_own_ns: 500, ..base };
+    let verdict = of(&many, lock, "prog");
+    assert!(verdict.advice.ends_with("Use fewer threads."), "{}", verdict.advice);
+}
+
+#[test]
 fn shorter_sections_gain_what_the_processors_allow() {
     let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
     let summary = Summary { processors: 2, processors_allowed: 2, ..summary() };
     let advice = of(&summary, std::slice::from_ref(&long), "prog").advice;
     let words = "Both gain at most 2.0 x: the program kept 1.00 of 2 processors busy.";
+    assert!(advice.ends_with(words), "{advice}");
+    // Others have as much of the processor on which it never ran.
+    let beside = (Some(300), Some(0.7));
+    let one = Summary { processors: 1, run_ns: 700, foreign_ns: beside.0, had: beside.1, ..summary.clone() };
+    let advice = of(&one, std::slice::from_ref(&long), "prog").advice;
+    let words = "Both gain at most 2.0 x: the program kept 0.70 of 1.40 processors busy.";
     assert!(advice.ends_with(words), "{advice}");
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
@@ -183,7 +207,7 @@ fn what_is_estimated_is_told_so() {
     let end = row(Class::Region, |row| {
         (row.free_ns, row.estimated_ns) = (600, 570);
     });
-    let idle = Summary { processors: 2, waited_for_preempted_or_free_ns: 20, ..summary() };
+    let idle = Summary { processors: 2, waited_behind_waiters_or_free_ns: 20, ..summary() };
     let verdict = of(&idle, &[end], "prog");
     let words = "60 % of thread time was waiting for locks and barriers (600ns, 95 % of it estimated, in \
                  OpenMP regions that were not told); 100 %";
@@ -253,7 +277,7 @@ fn who_does_not_wait_is_told_so() {
 fn what_other_programs_had_comes_first_and_bounds_the_gain() {
     let lock = row(Class::Mutex, |row| row.free_ns = 600);
     let lock = std::slice::from_ref(&lock);
-    let base = Summary { processors: 2, run_ns: 800, waited_for_preempted_or_free_ns: 600, ..summary() };
+    let base = Summary { processors: 2, run_ns: 800, waited_behind_waiters_or_free_ns: 600, ..summary() };
     let alone = of(&base, lock, "prog");
     assert_eq!(alone.gains[0].at_most, 2.5);
     // It had 0.8 of 2 processors, and wanted all of the time all that there were.
@@ -302,7 +326,7 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
 
 #[test]
 fn under_wakefuls_locks_other_things_are_advised() {
-    let base = Summary { is_helped: true, waited_for_preempted_or_free_ns: 600, ..summary() };
+    let base = Summary { is_helped: true, waited_behind_waiters_or_free_ns: 600, ..summary() };
     let lock = |set: fn(&mut Row)| row(Class::Mutex, set);
     let barrier = |set: fn(&mut Row)| row(Class::Barrier, set);
     let rows = [
@@ -333,7 +357,7 @@ fn under_wakefuls_locks_other_things_are_advised() {
 /// They may burn in processor time what another lock would save.
 #[test]
 fn where_threads_may_spin_no_bound_is_told() {
-    let base = Summary { waited_for_preempted_or_free_ns: 500, processors: 2, ..summary() };
+    let base = Summary { waited_behind_waiters_or_free_ns: 500, processors: 2, ..summary() };
     let team = row(Class::Team, |row| (row.waited_ns, row.free_ns) = (500, 500));
     let lock = row(Class::Mutex, |row| (row.waited_ns, row.free_ns) = (700, 700));
     let verdict = of(&base, &[lock.clone(), team], "prog");

@@ -48,6 +48,28 @@ impl Story {
 }
 
 #[test]
+fn waits_that_were_only_counted_are_like_the_others() {
+    let mut story = Story::default();
+    story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 1);
+    story.switch(110, 1, What::Preempted).switch(150, 1, What::In);
+    story.event(200, 1, Kind::Released, 0).event(230, 2, Kind::Got, 0);
+    let class = Class::Mutex;
+    let untold = Untold { process: 1, thread: 3, class, object: 16, caller: 4, count: 7, ns: 1_300 };
+    story.waits.untold(&untold, 1, 5);
+    // One at an object of which nothing is told.
+    story.waits.untold(&Untold { object: 32, count: 1, ns: 50, ..untold }, 1, 5);
+    story.waits.finish(300, &story.history);
+    assert_eq!(story.shares(), [660, 440, 0, 0, 330]);
+    let object = story.object();
+    assert_eq!(object.waits, Sum { count: 8, total_ns: 1_430, longest_ns: 130 });
+    assert_eq!((object.sites[&5].total_ns, object.estimated_ns), (1_300, 1_300));
+    assert_eq!(object.lengths.iter().sum::<u32>(), 8);
+    assert_eq!((story.waits.threads[&3], story.waits.told), (1_350, (1, 8)));
+    let other = &story.waits.objects[&Key { image: 1, object: 32, class }];
+    assert_eq!((other.shares.holder.unknown_ns, other.waits.count), (50, 1));
+}
+
+#[test]
 fn a_wait_is_split_by_what_its_holder_did() {
     let mut story = Story::default();
     story.switch(0, 1, What::In).event(100, 2, Kind::Wait, 1);
