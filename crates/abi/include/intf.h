@@ -27,10 +27,20 @@ typedef uint64_t __u64;
 #endif
 
 #define WAKEFUL_MAGIC 0x4c46574bu /* "KWFL" */
-#define WAKEFUL_ABI_VERSION 1u
+#define WAKEFUL_ABI_VERSION 2u
 #define WAKEFUL_MAX_THREADS 4096u
 #define WAKEFUL_MAX_PROCESSORS 1024u
 #define WAKEFUL_PRIORITIES 8u
+
+/*
+ * KE-1 in one word: the run state below, the wish above. Whoever decides by one half changes
+ * the word by compare-and-swap. So the kernel takes no processor from a thread that was
+ * granted a lock meanwhile, nor is one granted to a thread whose processor has just been
+ * taken. Whoever changes a half whatever the other is stores its byte. The rules:
+ * ../../platform/src/ke1.rs.
+ */
+#define WAKEFUL_RUN_STATE_MASK 0xffu
+#define WAKEFUL_WISH_SHIFT 8u
 
 /* KE-1, the kernel's part: does the thread run? */
 enum wakeful_run_state {
@@ -89,8 +99,8 @@ struct wakeful_arena {
 };
 
 struct wakeful_thread {
-	/* first line: the kernel writes */
-	__u32 run_state;         /* KERNEL: enum wakeful_run_state */
+	/* first line: the kernel writes, and the thread its wish */
+	__u32 state;             /* KERNEL, OWNER and THREADS: wakeful_run_state, wakeful_wish */
 	__u32 cpu;               /* KERNEL: where it runs or ran last */
 	__u32 warning;           /* KERNEL: KE-2, a preemption was put off once */
 	__u32 reserved;
@@ -101,9 +111,8 @@ struct wakeful_thread {
 	__u64 kernel_reserved[3];
 	/* second line: the application writes */
 	__u32 tid;               /* OWNER: kernel thread id; 0: the block is free. For who looks from outside alone */
-	__u32 wish;              /* OWNER and THREADS: enum wakeful_wish */
 	__u32 priority;          /* OWNER and THREADS: enum wakeful_priority */
-	__u32 owner_reserved[13];
+	__u32 owner_reserved[14];
 };
 
 #endif

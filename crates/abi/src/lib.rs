@@ -29,19 +29,24 @@ pub mod image;
 mod processors;
 pub mod profile;
 pub mod server;
+pub mod state;
 
 pub use processors::Processors;
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// `WAKEFUL_MAGIC`: the first word of every arena ("KWFL").
 pub const MAGIC: u32 = 0x4c46_574b;
 /// Version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Thread blocks in an arena; block 0 is never used.
 pub const MAX_THREADS: usize = 4096;
 /// Processors a partition block can name.
 pub const MAX_PROCESSORS: usize = 1024;
+/// Where the run state is in a word of [`state`].
+pub const RUN_STATE_MASK: u32 = 0xff;
+/// Where the wish begins in it.
+pub const WISH_SHIFT: u32 = 8;
 /// Classes in [`Arena::preempted`]; the five of ICPP 2001 and room.
 pub const PRIORITIES: usize = 8;
 
@@ -158,8 +163,8 @@ pub struct Arena {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Thread {
-    /// A [`RunState`]. Written by the kernel.
-    pub run_state: AtomicU32,
+    /// KE-1 in one word: [`state`]. The kernel writes the run state, the owner and other threads the wish.
+    pub state: AtomicU32,
     /// Where it runs or ran last. Written by the kernel.
     pub cpu: AtomicU32,
     /// KE-2: a preemption was put off once. Written by the kernel.
@@ -179,12 +184,24 @@ pub struct Thread {
     pub kernel_reserved: [AtomicU64; 3],
     /// Kernel thread id; 0: the block is free. Written by the owner, for those who look from outside alone.
     pub tid: AtomicU32,
-    /// A [`Wish`]. Written by owner and other threads.
-    pub wish: AtomicU32,
     /// A [`Priority`]. Written by owner and other threads.
     pub priority: AtomicU32,
     #[doc(hidden)]
-    pub owner_reserved: [AtomicU32; 13],
+    pub owner_reserved: [AtomicU32; 14],
+}
+
+impl Thread {
+    /// HINT: does it run?
+    #[inline(always)]
+    pub fn run_state(&self) -> RunState {
+        state::run_state(self.state.load(Relaxed))
+    }
+
+    /// HINT: may the kernel preempt it?
+    #[inline(always)]
+    pub fn wish(&self) -> Wish {
+        state::wish(self.state.load(Relaxed))
+    }
 }
 
 const _: () = assert!(size_of::<Thread>() == 128);

@@ -59,6 +59,8 @@ fn rust_facts() -> Facts {
         MAX_THREADS = WAKEFUL_MAX_THREADS,
         MAX_PROCESSORS = WAKEFUL_MAX_PROCESSORS,
         PRIORITIES = WAKEFUL_PRIORITIES,
+        RUN_STATE_MASK = WAKEFUL_RUN_STATE_MASK,
+        WISH_SHIFT = WAKEFUL_WISH_SHIFT,
     }
     enums! { facts:
         RunState = wakeful_run_state {
@@ -93,8 +95,8 @@ fn rust_facts() -> Facts {
             magic, version, arena_size, thread_size, max_threads, view, scheduled, reserved, partition, preempted, pad,
         }
         Thread = wakeful_thread {
-            run_state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,
-            tid, wish, priority, owner_reserved,
+            state, cpu, warning, reserved, preemptions, blocks, lease, lease_reserved, kernel_reserved,
+            tid, priority, owner_reserved,
         }
     }
     facts
@@ -200,10 +202,10 @@ fn every_name_of_the_header_is_compared() {
 #[test]
 fn a_drift_of_each_kind_is_caught() {
     for (from, to) in [
-        ("#define WAKEFUL_ABI_VERSION 1u", "#define WAKEFUL_ABI_VERSION 2u"),
+        ("#define WAKEFUL_ABI_VERSION 2u", "#define WAKEFUL_ABI_VERSION 3u"),
         ("WAKEFUL_PREEMPTED = 2", "WAKEFUL_PREEMPTED = 4"),
         ("__u64 blocks;", "__u32 blocks;"),
-        ("__u32 owner_reserved[13];", "__u32 owner_reserved[15];"),
+        ("__u32 owner_reserved[14];", "__u32 owner_reserved[16];"),
         ("\t__u32 pad[4];\n", ""),
     ] {
         assert!(HEADER.contains(from), "the header has no `{from}`");
@@ -211,7 +213,7 @@ fn a_drift_of_each_kind_is_caught() {
         assert!(!matches!(caught, Ok(ref drifts) if drifts.is_empty()), "`{to}` for `{from}` went unnoticed");
     }
     let swapped =
-        HEADER.replace("__u32 wish; ", "__u32 PRIORITY; ").replace("__u32 priority; ", "__u32 wish; ");
+        HEADER.replace("__u32 tid; ", "__u32 PRIORITY; ").replace("__u32 priority; ", "__u32 tid; ");
     let swapped = swapped.replace("__u32 PRIORITY; ", "__u32 priority; ");
     assert_eq!(drifts(&swapped).len(), 2, "two fields that changed places");
     for (at, new) in [

@@ -37,7 +37,7 @@ fn pin(processor: usize) {
 }
 
 fn state(block: &Thread) -> RunState {
-    RunState::from_u32(block.run_state.load(Relaxed))
+    block.run_state()
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -147,14 +147,14 @@ fn root_other_lease_changes_nothing() {
         std::thread::sleep(Duration::from_millis(5));
         // Somebody else gets the block.
         block(arena, 3).lease.store(2, Relaxed);
-        block(arena, 3).run_state.store(99, Relaxed);
+        block(arena, 3).state.store(99, Relaxed);
         std::thread::sleep(Duration::from_millis(5));
         send.send(block(arena, 3).blocks.load(Relaxed)).unwrap();
     })
     .join()
     .unwrap();
     assert_eq!(receive.recv().unwrap(), 1, "only the switch under its own lease");
-    assert_eq!(block(arena, 3).run_state.load(Relaxed), 99);
+    assert_eq!(block(arena, 3).state.load(Relaxed), 99);
 }
 
 /// Not a test of its own: the unprivileged child of the next one.

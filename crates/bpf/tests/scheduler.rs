@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use abi::{Arena, Priority, RunState, Thread, Wish};
+use abi::{Arena, Priority, RunState, Thread, Wish, state};
 use bpf::scheduler::{self, Admission, Application, Config, Scheduler, State};
 use bpf::{ARENA_SIZE, Enrolment};
 
@@ -70,6 +70,10 @@ fn enrolled(arena: &'static Arena, enrolment: Enrolment, index: u32, joins: bool
     }
     assert!(enrolment.attach(index, index), "thread {index} may not enrol");
     block
+}
+
+fn set_wish(block: &Thread, wish: Wish) {
+    let _ = block.state.fetch_update(Relaxed, Relaxed, |word| Some(state::with_wish(word, wish)));
 }
 
 fn pin(processor: usize) {
@@ -153,13 +157,13 @@ fn guest_sched_keeps_states_true() {
                         std::thread::sleep(Duration::from_millis(50));
                     }
                 }
-                assert_eq!(block.run_state.load(Relaxed), RunState::Running as u32);
+                assert_eq!(block.run_state(), RunState::Running);
                 assert_eq!(block.cpu.load(Relaxed), 0);
                 enrolment.detach();
             })
         })
         .collect();
-    let state = |index| RunState::from_u32(block(arena, index).run_state.load(Relaxed));
+    let state = |index| block(arena, index).run_state();
     for index in [1, 2] {
         eventually("preempted", || state(index) == RunState::Preempted);
         eventually("running", || state(index) == RunState::Running);
@@ -191,7 +195,7 @@ fn preempted_inside(arena: &'static Arena, enrolment: Enrolment, scheduled: bool
             let (lock, preempted) = (&lock, &preempted);
             scope.spawn(move || {
                 let block = enrolled(arena, enrolment, index, scheduled);
-                let wish = |wish: Wish| block.wish.store(wish as u32, Relaxed);
+                let wish = |wish| set_wish(block, wish);
                 for _ in 0..each {
                     loop {
                         wish(Wish::UnpreemptableSelf);
@@ -235,6 +239,63 @@ fn guest_exact_sched_does_not_preempt_holders() {
     );
     assert!(application.extended > 0);
     assert!(without > 0.0 && without >= 50.0 * with, "{without} {with}");
+}
+
+/// KE-1. A releaser grants a lock to threads that run, two a processor; each that is granted it sees that
+/// before it loses its processor. What the kernel's own classes take from it meanwhile is little.
+#[test]
+#[ignore = "needs the guest: vm/test"]
+fn guest_sched_takes_no_processor_from_a_thread_that_was_just_granted_a_lock() {
+    let _one = one();
+    let scheduler = Scheduler::start(Config { quantum_ns: 1_000_000, ..Config::default() }).unwrap();
+    let (admission, arena) = alone(&scheduler);
+    let enrolment = admission.enrolment();
+    let waiters = 2 * processors();
+    let (stop, known) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (kept, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wanted = if long() { 3_000 } else { 300 };
+    std::thread::scope(|scope| {
+        for index in 1..=waiters {
+            let (stop, known, kept, lost) = (&stop, &known, &kept, &lost);
+            scope.spawn(move || {
+                let block = enrolled(arena, enrolment, index, true);
+                while !stop.load(Relaxed) {
+                    if block.wish() != Wish::UnpreemptableOther {
+                        continue;
+                    }
+                    // As of the grant; the releaser says it before.
+                    let same = block.preemptions.load(Relaxed) == known.load(Relaxed);
+                    if same { kept } else { lost }.fetch_add(1, Relaxed);
+                    set_wish(block, Wish::Preemptable);
+                    if block.warning.load(Relaxed) != 0 {
+                        yield_now();
+                    }
+                }
+            });
+        }
+        enrolled(arena, enrolment, waiters + 1, true);
+        let done = || kept.load(Relaxed) + lost.load(Relaxed);
+        for turn in 0.. {
+            let block = block(arena, 1 + turn % waiters);
+            let (before, word) = (done(), block.state.load(Relaxed));
+            known.store(block.preemptions.load(Relaxed), Relaxed);
+            let granted = state::with_wish(word, Wish::UnpreemptableOther);
+            if word == state::new(RunState::Running, Wish::Preemptable)
+                && block.state.compare_exchange(word, granted, AcqRel, Relaxed).is_ok()
+            {
+                while done() == before {
+                    std::hint::spin_loop();
+                }
+            }
+            if before >= wanted {
+                break;
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    let (kept, lost) = (kept.into_inner(), lost.into_inner());
+    println!("granted a lock: {kept} kept their processor until they saw it, {lost} lost it");
+    assert!(lost * 50 <= kept, "{lost} of {kept}");
 }
 
 /// A running application: a forked process with these threads, and its processor time when it is over.
@@ -311,7 +372,7 @@ fn busy(admission: Admission, greedy: bool, span: Span) {
             std::thread::spawn(move || {
                 let block = enrolled(arena, enrolment, index, true);
                 if greedy {
-                    block.wish.store(Wish::UnpreemptableSelf as u32, Relaxed);
+                    set_wish(block, Wish::UnpreemptableSelf);
                     block.priority.store(Priority::LockHolder as u32, Relaxed);
                 }
                 span.await_begin();

@@ -21,6 +21,7 @@ pub mod delegate;
 pub mod delegate_twins;
 mod distinct;
 pub mod fiber;
+pub mod ke1;
 pub mod loom;
 mod model;
 pub mod once;

@@ -77,6 +77,18 @@ word_twin! {
 }
 
 word_twin! {
+    /// `hardware` without locked lines, which does not look at what its test_and_set has found.
+    TakesWhatItFinds, [word],
+    lock(this) {
+        while this.word.load(Relaxed) != 0 {
+            P::pause();
+        }
+        this.word.swap(1, Acquire);
+    },
+    unlock(this) { this.word.store(0, Release) }
+}
+
+word_twin! {
     /// `ticket` that serves the next before it is done.
     ServesEarly, [next serving],
     lock(this) {

@@ -84,6 +84,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn knows(_: ThreadId) -> bool {
         true
     }
+    /// Run state and wish are one word.
+    fn one_word() -> bool {
+        true
+    }
     /// Meanwhile, when a thread asks for an id.
     fn registers(_: ThreadId) {}
 }
@@ -105,6 +109,16 @@ pub struct SomeStrangers;
 impl Twist for SomeStrangers {
     fn knows(thread: ThreadId) -> bool {
         thread.0 % 2 == 1
+    }
+}
+
+/// Run state and wish are two words: who changes the wish has looked at the run state before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TwoWords;
+
+impl Twist for TwoWords {
+    fn one_word() -> bool {
+        false
     }
 }
 
@@ -456,7 +470,14 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         W::honours(P::honours_wishes())
     }
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool {
-        P::change_wish(thread, from, to) != W::lies()
+        if W::one_word() {
+            return P::change_wish(thread, from, to) != W::lies();
+        }
+        let changes = P::run_state(thread) != RunState::Preempted && P::wish(thread) == from;
+        if changes {
+            P::set_wish(thread, to);
+        }
+        changes
     }
     fn warning(thread: ThreadId) -> bool {
         P::warning(thread) != W::lies()

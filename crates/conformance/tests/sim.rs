@@ -68,6 +68,7 @@ macro_rules! twins {
 
 twins! {
     test_then_set: [P, Straight] mutex twins::TestThenSet<P>, 2 x 1;
+    takes_what_it_finds: [P, Straight] mutex twins::TakesWhatItFinds<P>, 2 x 1;
     serves_early: [P, Straight] mutex twins::ServesEarly<P>, 2 x 1;
     forgets_sleepers: [P, Straight] mutex twins::ForgetsSleepers<P>, 3 x 1;
     sleeps_unmarked: [P, Straight] mutex twins::SleepsUnmarked<P>, 2 x 1;
@@ -83,6 +84,7 @@ twins! {
     deaf_native: [P, Deaf] mutex Native<P>, 3 x 1;
     rw_loses_reader: [P, Straight] rwlock rwlock_twins::LosesReader<P>, 3 x 1;
     rw_lets_writer_in: [P, Straight] rwlock rwlock_twins::LetsWriterIn<P>, 2 x 1;
+    rw_counts_late: [P, Straight] rwlock rwlock_twins::CountsLate<P>, 2 x 1;
     rw_forgets_sleepers: [P, Straight] rwlock rwlock_twins::ForgetsSleepers<P>, 3 x 1;
     rw_smart_q_as_printed: [P, Straight] rwlock rwlock_twins::SmartQAsPrinted<P>, 3 x 1;
     b_no_sense: [P, Straight] barrier barrier_twins::NoSense<P>, 2 x 2;

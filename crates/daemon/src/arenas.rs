@@ -385,9 +385,10 @@ fn count(threads: &[abi::Thread]) -> Threads {
             continue;
         }
         free = 0;
-        let state = RunState::from_u32(thread.run_state.load(Relaxed));
+        let word = thread.state.load(Relaxed);
+        let state = abi::state::run_state(word);
         let away = u32::from(state == RunState::Preempted);
-        let wish = Wish::from_u32(thread.wish.load(Relaxed));
+        let wish = abi::state::wish(word);
         // A lock that neither informs nor wishes says nothing here.
         let holds = Priority::from_u32(thread.priority.load(Relaxed)) >= Priority::LockHolder
             || wish == Wish::UnpreemptableSelf;
@@ -418,9 +419,8 @@ mod tests {
         let all = threads(200);
         let set = |index: usize, state: RunState, priority: Priority, wish: Wish| {
             all[index].tid.store(1, Relaxed);
-            all[index].run_state.store(state as u32, Relaxed);
+            all[index].state.store(abi::state::new(state, wish), Relaxed);
             all[index].priority.store(priority as u32, Relaxed);
-            all[index].wish.store(wish as u32, Relaxed);
         };
         set(1, RunState::Running, Priority::Running, Wish::UnpreemptableSelf);
         set(2, RunState::Preempted, Priority::LockHolder, Wish::UnpreemptableOther);

@@ -388,9 +388,7 @@ fn after() {
     let start = map(mine.as_raw_fd(), ARENA_SIZE, libc::PROT_READ, 0).expect("its own arena");
     // SAFETY: the blocks follow the header, in a mapping that stays; their fields are atomics.
     let block = unsafe { &*start.add(size_of::<abi::Arena>()).cast::<abi::Thread>().add(1) };
-    eventually("the thread is seen here", || {
-        RunState::from_u32(block.run_state.load(Relaxed)) != RunState::from_u32(0)
-    });
+    eventually("the thread is seen here", || block.run_state() != RunState::Unknown);
     println!("all well");
 }
 

@@ -26,6 +26,7 @@ mod tls;
 pub use tls::stamp_at;
 pub mod upcall;
 pub mod view;
+mod wish;
 
 pub use abi::{environment, fibers};
 pub use futex::Errno;
@@ -43,7 +44,7 @@ use std::sync::Mutex;
 
 use platform::{
     Costs, Crowd, Deadline, Ordering, Platform, Priority, Readers, Room, RunState, STAMP_ID, StaticPlatform,
-    ThreadId, Wait, Wide, Wish,
+    ThreadId, Wait, Wide, Wish, ke1,
 };
 
 /// The machine that this program runs on.
@@ -258,7 +259,7 @@ impl Platform for Linux {
         if thread != ThreadId::NONE
             && let Some(registry) = registry::live()
         {
-            registry.wish(thread).store(wish as u32, Relaxed);
+            wish::set(registry.state(thread), wish);
             told(wish);
         }
     }
@@ -266,7 +267,9 @@ impl Platform for Linux {
     #[inline]
     fn wish(thread: ThreadId) -> Wish {
         match registry::live() {
-            Some(registry) if thread != ThreadId::NONE => Wish::from_u32(registry.wish(thread).load(Relaxed)),
+            Some(registry) if thread != ThreadId::NONE => {
+                abi::state::wish(registry.state(thread).load(Relaxed))
+            }
             _ => Wish::Preemptable,
         }
     }
@@ -282,7 +285,7 @@ impl Platform for Linux {
         }
         let Some(registry) = registry::live() else { return true };
         let changed = !matches!(registry.run_state(thread), RunState::Preempted | RunState::Blocked)
-            && registry.wish(thread).compare_exchange(from as u32, to as u32, Relaxed, Relaxed).is_ok();
+            && ke1::change_wish(registry.state(thread), from, to);
         if changed && thread == Self::current() {
             told(to);
         }

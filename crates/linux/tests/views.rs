@@ -432,7 +432,7 @@ fn missed_switch() {
     // SAFETY: the blocks follow the header, in a mapping that stays; their fields are atomics.
     let block = unsafe { &*arena.add(1).cast::<abi::Thread>().add(me.0 as usize) };
     for _ in 0..100 {
-        block.run_state.store(RunState::Preempted as u32, Relaxed);
+        platform::ke1::set_run_state(&block.state, RunState::Preempted);
         assert_eq!(Linux::register(), me);
         assert_eq!(Linux::run_state(me), RunState::Running);
         std::thread::sleep(Duration::from_micros(100));

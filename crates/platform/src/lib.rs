@@ -12,6 +12,7 @@
 
 mod atomic;
 mod costs;
+pub mod ke1;
 
 pub use abi::{Priority, RunState, Wish};
 pub use atomic::{Atomic, AtomicInt};
@@ -217,9 +218,9 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     /// by the asking.
     fn honours_wishes() -> bool;
 
-    /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted (TR
-    /// 1994, figure 3: `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is
-    /// known against it.
+    /// Changes a thread's KE-1 wish if it still is `from` and the thread is not known to be preempted: one
+    /// step, where the view's kernel half writes the word, too ([`ke1`]; TR 1994, figure 3:
+    /// `compare_and_store (&cb->state, from, to)`). True for [`ThreadId::NONE`]: nothing is known against it.
     fn change_wish(thread: ThreadId, from: Wish, to: Wish) -> bool;
 
     /// KE-2: did the kernel put a preemption of this thread off? The thread should yield at the end of its

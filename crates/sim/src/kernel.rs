@@ -610,6 +610,15 @@ impl Engine {
         }
     }
 
+    /// What a thread sets without looking at the run state: its own wish, then. A grant to one that has no
+    /// processor is what KE-1's word is there against ([`platform::ke1`], I2), and ends the simulation.
+    pub(crate) fn set_wish(&mut self, thread: usize, wish: Wish) {
+        if wish == Wish::UnpreemptableOther && self.threads[thread].state == State::Ready {
+            self.fail(format!("thread {thread} was granted a lock, and has lost its processor"));
+        }
+        self.threads[thread].wish = wish;
+    }
+
     /// Processor time of the application until now, in ns.
     pub(crate) fn cpu_ns(&self, app: usize) -> u64 {
         let of = |thread: &Thread| {

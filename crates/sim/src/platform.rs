@@ -427,8 +427,8 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
 
     fn set_wish(thread: ThreadId, wish: Wish) {
         if thread != ThreadId::NONE {
-            block(thread, false, Kind::Store);
-            look(|it| it.threads[index(thread)].wish = wish);
+            block(thread, true, Kind::Store);
+            look(|it| it.set_wish(index(thread), wish));
             noted(3, thread, wish as u64);
         }
     }
@@ -437,7 +437,7 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
         if thread == ThreadId::NONE {
             return Wish::Preemptable;
         }
-        block(thread, false, Kind::Load);
+        block(thread, true, Kind::Load);
         let wish = look(|it| it.threads[index(thread)].wish);
         noted(4, thread, wish as u64);
         wish
@@ -452,7 +452,8 @@ impl<const PAUSES: u32> Platform for Simulated<PAUSES> {
             return true;
         }
         disturb();
-        block(thread, false, Kind::Update);
+        // KE-1 is one word, in the line that the kernel writes.
+        block(thread, true, Kind::Update);
         look(|it| {
             let change =
                 it.run_state(index(thread)) != RunState::Preempted && it.threads[index(thread)].wish == from;

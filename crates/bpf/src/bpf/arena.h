@@ -12,6 +12,8 @@
  *       leaves the processor): the thread that came then reads as preempted until its next switch, or until it notices and
  *       enrols again.
  *   I4  A block that was given to another thread has another lease: the last switches of its dead owner change nothing in it.
+ *   I5  The run state is the lowest byte of the block's word, which has the wish, too: a store of that byte
+ *       loses no wish.
  */
 #ifndef WAKEFUL_ARENA_H
 #define WAKEFUL_ARENA_H
@@ -119,6 +121,12 @@ static __always_inline void uncount(struct space *s, struct place *p)
 		__sync_fetch_and_add(&s->head.preempted[as - 1], -1);
 }
 
+/* KE-1, whatever the wish is (I5). */
+static __always_inline void set_run_state(struct wakeful_thread *b, __u8 state)
+{
+	*(volatile __u8 *)&b->state = state;
+}
+
 /* The task gets this processor. */
 static __always_inline void switched_in(struct space *s, struct place *p)
 {
@@ -126,7 +134,7 @@ static __always_inline void switched_in(struct space *s, struct place *p)
 
 	uncount(s, p);
 	if (b) {
-		b->run_state = WAKEFUL_RUNNING;
+		set_run_state(b, WAKEFUL_RUNNING);
 		b->cpu = bpf_get_smp_processor_id();
 	}
 }
@@ -142,12 +150,12 @@ static __always_inline void switched_out(struct space *s, struct place *p, bool 
 		return;
 	if (preempted) {
 		as = priority(b);
-		b->run_state = WAKEFUL_PREEMPTED;
+		set_run_state(b, WAKEFUL_PREEMPTED);
 		b->preemptions++;
 		p->counted = as + 1;
 		__sync_fetch_and_add(&s->head.preempted[as], 1);
 	} else {
-		b->run_state = WAKEFUL_BLOCKED;
+		set_run_state(b, WAKEFUL_BLOCKED);
 		b->blocks++;
 	}
 }

@@ -19,7 +19,9 @@
  *
  * KE-1. At the end of its quantum a thread that wishes not to be preempted stays for extension_ns (the kernel looks at ticks, so for up to a
  * tick more), once: the warning (KE-2) is set, and while it is set a second preemption is not refused. Yielding, blocking or being preempted ends it, and what
- * was used of it is deducted from the thread's next quanta.
+ * was used of it is deducted from the thread's next quanta. Wish and run state
+ * are one word. `preempts` changes it by compare-and-swap, before anybody else is looked for. So a thread is
+ * granted a lock before, and stays, or is seen as preempted. If prev goes on after all, it runs again.
  *
  * Hand-off. sched_yield, and no new call: it ends in `dispatch` on this processor, with the priorities as they are then. What is left of the yielder's
  * quantum goes to the thread of its application that stands higher, as in the paper; if none does, the processor goes to whose turn it is.
@@ -166,6 +168,19 @@ static __always_inline void charge(struct task_struct *p, struct thread *t)
 	t->since = now;
 	__sync_fetch_and_add(&a->cpu_ns, ran);
 	__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight(a));
+}
+
+/*
+ * KE-1: its processor is taken from the running thread, unless it wishes otherwise, or somebody changes its
+ * wish at this moment. Its application sees that from here on, in the word in which it would grant it a lock.
+ */
+static __always_inline bool preempts(struct wakeful_thread *b)
+{
+	__u32 word = *(volatile __u32 *)&b->state;
+
+	if (word >> WAKEFUL_WISH_SHIFT & 0xff)
+		return false;
+	return __sync_bool_compare_and_swap(&b->state, word, (word & ~WAKEFUL_RUN_STATE_MASK) | WAKEFUL_PREEMPTED);
 }
 
 /* The extension, if the thread, which has been charged, runs on one, is over. */
@@ -362,44 +377,57 @@ static __noinline void reckon(__u64 now)
 	}
 }
 
-void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
+/* Hand-off: what is left of its quantum goes to the thread of its application that stands higher, if one does. */
+static __always_inline bool hands_off(s32 cpu, struct thread *t, struct wakeful_thread *b, __u64 left,
+				      __u64 now)
 {
-	struct thread *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? thread(prev) : 0;
-	__u64 now = bpf_ktime_get_ns(), since, left, choice;
-	struct wakeful_thread *b = 0;
+	struct application *a = application(t->slot);
+	__u64 choice = pick(t->slot, cpu, now);
+
+	if (b)
+		set_run_state(b, WAKEFUL_PREEMPTED);
+	if (!a || (__s64)left < (__s64)LEAST_NS || RANK(choice) <= 1 + priority(b))
+		return false;
+	if (!take(t->slot, cpu, PID(choice), left))
+		return false;
+	__sync_fetch_and_add(&a->handed, 1);
+	return true;
+}
+
+/* Whose turn it is on this processor, which t (0: nobody) has had, or has yet. True: it has it still. */
+static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thread *t,
+				   struct wakeful_thread *b, __u64 now)
+{
 	struct application *a;
 	__u32 slot = SLOTS;
+	__u64 since, left, choice;
 
-	reckon(now);
-	if (t && t->slot < SLOTS) {
+	if (t) {
 		a = application(t->slot);
 		if (!a)
-			return;
+			return true;
 		since = t->since;
 		charge(prev, t);
-		b = block_of(t);
 		if (t->yielded) {
 			t->yielded = 0;
 			settle(t, b);
 			left = t->left - (t->since - since);
-			choice = pick(t->slot, cpu, now);
-			if ((__s64)left >= (__s64)LEAST_NS && RANK(choice) > 1 + priority(b) && take(t->slot, cpu, PID(choice), left)) {
-				__sync_fetch_and_add(&a->handed, 1);
-				return;
-			}
+			if (hands_off(cpu, t, b, left, now))
+				return false;
 			/* It has had its turn: as good as queued, behind all others. */
 			slot = turn(SLOTS);
 			t = 0;
 		} else {
-			if (b && b->wish != WAKEFUL_PREEMPTABLE) {
+			if (b && !preempts(b)) {
 				if (!t->warned) {
 					t->warned = 1;
 					t->extended = t->since;
 					b->warning = 1;
 					__sync_fetch_and_add(&a->extended, 1);
 					set_slice(prev, config.extension_ns);
-					return;
+					return true;
 				}
+				set_run_state(b, WAKEFUL_PREEMPTED);
 				__sync_fetch_and_add(&a->refused, 1);
 			}
 			settle(t, b);
@@ -409,25 +437,42 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 		slot = turn(SLOTS);
 	}
 	if (slot >= SLOTS)
-		return;
+		return true;
 	a = application(slot);
 	if (!a)
-		return;
+		return true;
 	if ((__s64)(a->vtime - now_vtime) > 0)
 		now_vtime = a->vtime;
 	choice = pick(slot, cpu, now);
 	/* prev's own application goes on: with prev, if nobody stands as high. */
 	if (t && slot == t->slot && RANK(choice) < 1 + priority(b)) {
 		set_slice(prev, quantum(t));
-		return;
+		return true;
 	}
 	if (RANK(choice) && take(slot, cpu, PID(choice), 0)) {
 		if (RANK(choice) == OVERDUE)
 			a->overdue = now;
-		return;
+		return false;
 	}
-	if (!anybody() && t)
+	if (anybody())
+		return false;
+	if (t)
 		set_slice(prev, quantum(t));
+	return true;
+}
+
+void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct thread *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? thread(prev) : 0;
+	__u64 now = bpf_ktime_get_ns();
+	struct wakeful_thread *b;
+
+	reckon(now);
+	if (t && t->slot >= SLOTS)
+		t = 0;
+	b = t ? block_of(t) : 0;
+	if (choose(cpu, prev, t, b, now) && b)
+		set_run_state(b, WAKEFUL_RUNNING);
 }
 
 void BPF_STRUCT_OPS(wakeful_runnable, struct task_struct *p, u64 flags)
@@ -515,7 +560,7 @@ void BPF_STRUCT_OPS(wakeful_disable, struct task_struct *p)
 	uncount(s, &t->place);
 	b = block(s, &t->place);
 	if (b) {
-		b->run_state = WAKEFUL_UNKNOWN;
+		set_run_state(b, WAKEFUL_UNKNOWN);
 		b->warning = 0;
 	}
 }

@@ -51,6 +51,7 @@ macro_rules! twins {
 }
 twins! {
     test_then_set: [P] TestThenSet<P>, 2 x 1;
+    takes_what_it_finds: [P] TakesWhatItFinds<P>, 2 x 1;
     serves_early: [P] ServesEarly<P>, 2 x 1;
     forgets_sleepers: [P] ForgetsSleepers<P>, 3 x 1;
     sleeps_unmarked: [P] SleepsUnmarked<P>, 2 x 1;

@@ -51,6 +51,7 @@ macro_rules! twins {
 }
 twins! {
     loses_reader: [P] bodies::one_writer::<P, LosesReader<P>>(3, 1);
+    counts_late: [P] bodies::one_writer::<P, CountsLate<P>>(2, 1);
     lets_writer_in: [P] bodies::one_writer::<P, LetsWriterIn<P>>(2, 1);
     forgets_sleepers: [P] bodies::one_writer::<P, ForgetsSleepers<P>>(2, 1);
     mutual: [P] bodies::sharing::<P, Mutual<P>>(2);

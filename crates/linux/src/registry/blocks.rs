@@ -28,14 +28,13 @@ impl Registry {
         let (block, own) = (self.thread(id), self.own(id));
         block.tid.store(own.tid.load(Relaxed), Relaxed);
         block.priority.store(abi::Priority::Running as u32, Relaxed);
-        block.wish.store(abi::Wish::Preemptable as u32, Relaxed);
         own.holds.store(0, Relaxed);
         block.warning.store(0, Relaxed);
         for word in &own.words {
             word.store(0, Relaxed);
         }
         // Until the view says otherwise; the last holder of the block left nothing here.
-        block.run_state.store(RunState::Unknown as u32, Relaxed);
+        block.state.store(abi::state::new(RunState::Unknown, abi::Wish::Preemptable), Relaxed);
         self.tell_place(id);
         self.forget(id, switches().0);
         if always {
@@ -75,7 +74,7 @@ impl Registry {
     pub(super) fn free(&self, id: ThreadId) {
         let block = self.thread(id);
         block.lease.store(0, Relaxed);
-        block.run_state.store(RunState::Unknown as u32, Relaxed);
+        block.state.store(0, Relaxed);
         block.priority.store(0, Relaxed);
         block.tid.store(0, Relaxed);
         self.own(id).processor.store(0, Relaxed);

@@ -146,10 +146,10 @@ impl Registry {
         &self.own(id).holds
     }
 
-    /// The KE-1 wish of a thread.
+    /// The KE-1 word of a thread.
     #[inline(always)]
-    pub fn wish(&self, id: ThreadId) -> &'static AtomicU32 {
-        &self.thread(id).wish
+    pub fn state(&self, id: ThreadId) -> &'static AtomicU32 {
+        &self.thread(id).state
     }
 
     /// The KE-2 warning of a thread.

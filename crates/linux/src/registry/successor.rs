@@ -10,7 +10,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use abi::{Thread, View};
+use abi::{RunState, Thread, View};
 
 use super::space::{ARENA_AT, Registry, live, observed_by};
 use crate::signals::{NoSignals, Uncancelled};
@@ -106,7 +106,7 @@ impl Registry {
         for id in self.ids() {
             let (new, old) = (&blocks[id.0 as usize], self.thread(id));
             new.tid.store(old.tid.load(Relaxed), Relaxed);
-            new.wish.store(old.wish.load(Relaxed), Relaxed);
+            new.state.store(abi::state::new(RunState::Unknown, old.wish()), Relaxed);
             new.priority.store(old.priority.load(Relaxed), Relaxed);
         }
         // SAFETY: the arena's place in a space that stays; other threads use atomics there, before and after.

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use abi::{RunState, View};
-use platform::ThreadId;
+use platform::{ThreadId, ke1};
 
 use super::space::{Chosen, Registry, VIEWS};
 use crate::view::bpf::Bpf;
@@ -106,7 +106,7 @@ impl Registry {
             }
             (ON_DEMAND, false) if self.watched_switches(id) >= LEASE => {
                 self.detach(id);
-                self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
+                ke1::set_run_state(&self.thread(id).state, RunState::Unknown);
                 self.forget(id, switches().0);
             }
             _ => {}
@@ -140,14 +140,14 @@ impl Registry {
                 Attached::Yes => {
                     if view == View::Perf {
                         own.ring.store(1, Relaxed);
-                        block.run_state.store(RunState::Running as u32, Relaxed);
+                        ke1::set_run_state(&block.state, RunState::Running);
                     }
                     own.switched.store(dispatch!(view, switches(self.slot(id))), Relaxed);
                     own.watch.store(why, Relaxed);
                     return;
                 }
                 Attached::NotThis => {
-                    block.run_state.store(RunState::Unknown as u32, Relaxed);
+                    ke1::set_run_state(&block.state, RunState::Unknown);
                     return;
                 }
             }
@@ -181,7 +181,7 @@ impl Registry {
         if view == View::Perf {
             local.no_more.store(1, Relaxed);
             // Those that are watched already remain so.
-            if self.ids().any(|id| self.thread(id).run_state.load(Relaxed) != RunState::Unknown as u32) {
+            if self.ids().any(|id| self.thread(id).run_state() != RunState::Unknown) {
                 return;
             }
         }
@@ -195,7 +195,7 @@ impl Registry {
             for id in self.ids() {
                 // If the kernel still writes, then from now on under leases that do not hold.
                 self.thread(id).lease.store(0, Relaxed);
-                self.thread(id).run_state.store(RunState::Unknown as u32, Relaxed);
+                ke1::set_run_state(&self.thread(id).state, RunState::Unknown);
             }
             self.change_epoch();
         }

@@ -11,7 +11,7 @@
 //! The registry asks the next server (`registry/successor.rs`).
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
-use platform::RunState;
+use platform::{RunState, ke1};
 
 use super::{Attached, Slot, Source};
 use crate::server;
@@ -22,7 +22,7 @@ pub struct Bpf;
 impl Source for Bpf {
     fn attach(slot: Slot) -> Attached {
         // Before the kernel begins to write: this thread runs.
-        slot.block.run_state.store(RunState::Running as u32, Relaxed);
+        ke1::set_run_state(&slot.block.state, RunState::Running);
         let enrolment = bpf::Enrolment::from_number(slot.enrolment);
         let attached = observes() && enrolment.attach(slot.id.0, slot.block.lease.load(Relaxed));
         if attached { Attached::Yes } else { Attached::Never }
@@ -39,7 +39,7 @@ impl Source for Bpf {
 
     #[inline(always)]
     fn run_state(slot: Slot) -> RunState {
-        RunState::from_u32(slot.block.run_state.load(Relaxed))
+        slot.block.run_state()
     }
 }
 

@@ -85,7 +85,7 @@ impl Source for Perf {
     #[inline(always)]
     fn run_state(slot: Slot) -> RunState {
         // The owner writes Running once, meaning "ask the ring".
-        match RunState::from_u32(slot.block.run_state.load(Relaxed)) {
+        match slot.block.run_state() {
             // SAFETY: the ring's pages are always mapped: by perf or, before and after, anonymously. Only whoever found the
             // registry live comes here, and so not a forked child of its process, where they are not.
             RunState::Running => unsafe { run_state(slot.ring) },

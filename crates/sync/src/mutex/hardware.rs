@@ -52,7 +52,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, without locked lines. `crates/sim/tests/hardware.rs`: with.
+//! `conformance`: real threads, loom, shuttle, without locked lines; a twin that does not look at what its
+//! test_and_set has found. `crates/sim/tests/hardware.rs`: with locked lines.
 
 use core::marker::PhantomData;
 use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};

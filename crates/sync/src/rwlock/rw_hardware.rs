@@ -48,7 +48,8 @@
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle, without locked lines. The simulator: with them.
+//! `conformance`: real threads, loom, shuttle, without locked lines; a twin whose readers unlock the gate
+//! before they count themselves. The simulator: with locked lines.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, StaticPlatform};
 
