@@ -214,15 +214,15 @@ impl Untold {
     ///
     /// # Errors
     /// The thread writes just now.
-    pub fn take(&self) -> Result<Option<[u64; 5]>, ()> {
+    pub fn take(&self) -> Result<Option<[u64; 5]>, Written> {
         // ORDER: Acquire, pairs with the last Release in `add`.
         let version = self.version.load(Acquire);
         let words = [&self.object, &self.caller, &self.what, &self.count, &self.ns];
         let [object, caller, what, count, ns] = words.map(|word| word.load(Relaxed));
         // ORDER: Acquire, pairs with the first Release in `add`.
         fence(Acquire);
-        if version % 2 != 0 || self.version.load(Relaxed) != version {
-            return Err(());
+        if !version.is_multiple_of(2) || self.version.load(Relaxed) != version {
+            return Err(Written);
         }
         let [count_read, ns_read] = [0, 1].map(|at| self.read[at].load(Relaxed));
         self.read[1].store(ns, Relaxed);
@@ -231,6 +231,10 @@ impl Untold {
         Ok((came > 0).then_some([object, caller, what, came, came_ns]))
     }
 }
+
+/// A thread writes just now what was to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
