@@ -214,6 +214,7 @@ impl Untold {
     ///
     /// # Errors
     /// The thread writes just now.
+    #[allow(clippy::result_unit_err, reason = "there is one, and it says nothing more")]
     pub fn take(&self) -> Result<Option<[u64; 5]>, ()> {
         // ORDER: Acquire, pairs with the last Release in `add`.
         let version = self.version.load(Acquire);
