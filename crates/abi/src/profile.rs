@@ -222,7 +222,7 @@ impl Untold {
         let [object, caller, what, count, ns] = words.map(|word| word.load(Relaxed));
         // ORDER: Acquire, pairs with the first Release in `add`.
         fence(Acquire);
-        if version % 2 != 0 || self.version.load(Relaxed) != version {
+        if !version.is_multiple_of(2) || self.version.load(Relaxed) != version {
             return Err(());
         }
         let [count_read, ns_read] = [0, 1].map(|at| self.read[at].load(Relaxed));
