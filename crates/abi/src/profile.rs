@@ -214,7 +214,8 @@ impl Untold {
     ///
     /// # Errors
     /// The thread writes just now.
-    pub fn take(&self) -> Result<Option<[u64; 5]>, Written> {
+    #[allow(clippy::result_unit_err, reason = "there is one, and it says nothing more")]
+    pub fn take(&self) -> Result<Option<[u64; 5]>, ()> {
         // ORDER: Acquire, pairs with the last Release in `add`.
         let version = self.version.load(Acquire);
         let words = [&self.object, &self.caller, &self.what, &self.count, &self.ns];
@@ -222,7 +223,7 @@ impl Untold {
         // ORDER: Acquire, pairs with the first Release in `add`.
         fence(Acquire);
         if !version.is_multiple_of(2) || self.version.load(Relaxed) != version {
-            return Err(Written);
+            return Err(());
         }
         let [count_read, ns_read] = [0, 1].map(|at| self.read[at].load(Relaxed));
         self.read[1].store(ns, Relaxed);
@@ -231,10 +232,6 @@ impl Untold {
         Ok((came > 0).then_some([object, caller, what, came, came_ns]))
     }
 }
-
-/// A thread writes just now what was to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written;
 
 /// What a thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
