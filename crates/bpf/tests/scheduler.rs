@@ -241,63 +241,6 @@ fn guest_exact_sched_does_not_preempt_holders() {
     assert!(without > 0.0 && without >= 50.0 * with, "{without} {with}");
 }
 
-/// KE-1. A releaser grants a lock to threads that run, two a processor; each that is granted it sees that
-/// before it loses its processor. What the kernel's own classes take from it meanwhile is little.
-#[test]
-#[ignore = "needs the guest: vm/test"]
-fn guest_sched_takes_no_processor_from_a_thread_that_was_just_granted_a_lock() {
-    let _one = one();
-    let scheduler = Scheduler::start(Config { quantum_ns: 1_000_000, ..Config::default() }).unwrap();
-    let (admission, arena) = alone(&scheduler);
-    let enrolment = admission.enrolment();
-    let waiters = 2 * processors();
-    let (stop, known) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (kept, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-    let wanted = if long() { 3_000 } else { 300 };
-    std::thread::scope(|scope| {
-        for index in 1..=waiters {
-            let (stop, known, kept, lost) = (&stop, &known, &kept, &lost);
-            scope.spawn(move || {
-                let block = enrolled(arena, enrolment, index, true);
-                while !stop.load(Relaxed) {
-                    if block.wish() != Wish::UnpreemptableOther {
-                        continue;
-                    }
-                    // As of the grant; the releaser says it before.
-                    let same = block.preemptions.load(Relaxed) == known.load(Relaxed);
-                    if same { kept } else { lost }.fetch_add(1, Relaxed);
-                    set_wish(block, Wish::Preemptable);
-                    if block.warning.load(Relaxed) != 0 {
-                        yield_now();
-                    }
-                }
-            });
-        }
-        enrolled(arena, enrolment, waiters + 1, true);
-        let done = || kept.load(Relaxed) + lost.load(Relaxed);
-        for turn in 0.. {
-            let block = block(arena, 1 + turn % waiters);
-            let (before, word) = (done(), block.state.load(Relaxed));
-            known.store(block.preemptions.load(Relaxed), Relaxed);
-            let granted = state::with_wish(word, Wish::UnpreemptableOther);
-            if word == state::new(RunState::Running, Wish::Preemptable)
-                && block.state.compare_exchange(word, granted, AcqRel, Relaxed).is_ok()
-            {
-                while done() == before {
-                    std::hint::spin_loop();
-                }
-            }
-            if before >= wanted {
-                break;
-            }
-        }
-        stop.store(true, Relaxed);
-    });
-    let (kept, lost) = (kept.into_inner(), lost.into_inner());
-    println!("granted a lock: {kept} kept their processor until they saw it, {lost} lost it");
-    assert!(lost * 50 <= kept, "{lost} of {kept}");
-}
-
 /// A running application: a forked process with these threads, and its processor time when it is over.
 struct Child(libc::pid_t);
 
