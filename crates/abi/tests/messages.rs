@@ -171,7 +171,7 @@ fn words(packet: &Packet) -> Vec<(usize, u32)> {
 }
 
 fn head(kind: u32, tag: u32) -> Vec<(usize, u32)> {
-    vec![(0, 0x5653_574b), (1, 2), (2, kind), (3, tag)]
+    vec![(0, 0x5653_574b), (1, 3), (2, kind), (3, tag)]
 }
 
 /// Programs and servers of one version need not be of one build.

@@ -107,8 +107,10 @@ impl Runtime {
     /// By who is about to wake this carrier.
     #[inline]
     pub(crate) fn steer_roused(&'static self, other: &Carrier) {
-        // Who is called to the post has no seat.
-        if self.outranks() && self.seats.holds(other.index) {
+        // Who is called to the post has no seat. A low carrier may lose its processor while the other one waits
+        // for it to finish.
+        let usual = || carrier::here().is_none_or(|carrier| !carrier.runtime.is_low());
+        if self.outranks() && self.seats.holds(other.index) && usual() {
             self.steer(other);
         }
     }
@@ -116,6 +118,9 @@ impl Runtime {
     #[cold]
     #[inline(never)]
     fn steer(&'static self, other: &Carrier) {
+        if other.steer.is_up() {
+            return;
+        }
         let usual = self.all().filter(|carrier| self.seats.holds(carrier.index) && carrier.steer.is_up());
         let mut taken = usual.filter_map(Carrier::processor).peekable();
         if taken.peek().is_none() {
@@ -130,6 +135,10 @@ impl Runtime {
         }
         taken.for_each(|processor| to.remove(processor));
         let narrow = || {
+            // It may have got up and lain down again: with nothing to wake for, it would keep the mask.
+            if !self.seats.holds(other.index) {
+                return false;
+            }
             let steered = steer::steer(other.thread.load(Relaxed), &to);
             other.steered.set(steered);
             steered.is_some()

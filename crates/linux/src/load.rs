@@ -125,7 +125,9 @@ pub fn is_beside_others(now_ns: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn judge(last: u64) -> bool {
-    if VERDICT.compare_exchange(last, last | JUDGED, Relaxed, Relaxed).is_err() {
+    // From now on, so that nobody else judges: the last time may be long ago.
+    let now = (futex::now_ns() >> 20) << TIME_SHIFT;
+    if VERDICT.compare_exchange(last, now | JUDGED | last & STAYS, Relaxed, Relaxed).is_err() {
         return last & STAYS != 0;
     }
     let told =

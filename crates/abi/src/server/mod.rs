@@ -37,7 +37,7 @@ pub const SOCKET: &str = "/run/wakeful/wakefuld";
 /// The first word of each message ("KWSV").
 pub const MAGIC: u32 = 0x5653_574b;
 /// Version of the messages, and of the blocks.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Whether the server lives whose life reads so: the first word of a page that the program maps read-only. It
 /// is the futex word of a robust mutex that the server holds, and the kernel clears the owner when the server
