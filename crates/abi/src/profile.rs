@@ -197,7 +197,8 @@ impl Untold {
         if !is_its && count != self.read[0].load(Relaxed) {
             return false;
         }
-        let version = self.version.load(Relaxed);
+        // Odd, if the last thread was killed here.
+        let version = self.version.load(Relaxed) & !1;
         self.version.store(version.wrapping_add(1), Relaxed);
         // ORDER: Release, pairs with the Acquire in `take`: who sees a word of these sees the odd version.
         fence(Release);

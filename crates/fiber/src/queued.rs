@@ -107,8 +107,8 @@ impl Runtime {
     /// By who is about to wake this carrier.
     #[inline]
     pub(crate) fn steer_roused(&'static self, other: &Carrier) {
-        // Who is called to the post has no seat. A low carrier may lose its processor halfway, and the other
-        // one would wait for it.
+        // A carrier that is called to the post has no seat. A low carrier may lose its processor halfway, and
+        // the other one would wait for it.
         let usual = || carrier::here().is_none_or(|carrier| !carrier.runtime.is_low());
         if self.outranks() && self.seats.holds(other.index) && usual() {
             self.steer(other);

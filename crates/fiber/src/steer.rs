@@ -31,10 +31,12 @@
 //! lock.
 //!
 //! # Under the scheduler
-//! - *Who steers is preempted in T2*: a carrier that got up waits for it. It has no fiber yet.
+//! - *Who steers is preempted in T2*: a carrier that got up waits for it, without a fiber yet. So no low
+//!   carrier steers.
 //! - *A fork, of another thread, meanwhile*: the child has no carriers. *Of a signal handler on the carrier*:
 //!   the child does G3 if it is NARROW.
 //! - *Somebody outside changes the affinity meanwhile*: G3 sees another one than T2 made, and lets it be.
+//!   What it cannot see stands in `linux/src/steer.rs`.
 //!
 //! # Fairness and space
 //! 4 bytes and the note.

@@ -2,10 +2,13 @@
 //! Another thread, which waits for a processor, is sent to one of some processors.
 //!
 //! That is its affinity made smaller for a moment. The thread itself makes it as it was, before it does
-//! anything else: see [`Steered::undo`]. The kernel has no compare-and-set for it. **Limits:** who sets the
-//! thread's affinity from outside between the look and the change, within a microsecond, finds that undone.
-//! And a mask that leaves out no processor of the cpuset is taken for none: the thread follows the cpuset if
-//! that grows later.
+//! anything else: see [`Steered::undo`]. The kernel has no compare-and-set for it. **Limits:**
+//!
+//! - A mask that somebody sets from outside between the look and the change is undone. So is one that is set
+//!   until the thread runs, if it equals the smaller one: nobody can tell these two apart.
+//! - A mask that leaves out no processor of the cpuset is taken for none: the thread follows the cpuset if
+//!   that grows later. If the cpuset grows before the thread runs, it has those of before, as a mask of its
+//!   own. If the cpuset loses all that the smaller mask has, the thread's own mask is lost.
 
 use crate::futex::Errno;
 use crate::processors::{self, Narrowed, OwnMask};

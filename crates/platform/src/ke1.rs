@@ -26,8 +26,9 @@
 //! preemption off once and warns (KE-2). K2. If it had put it off before, it sets PREEMPTED, whatever the
 //! wish is. K3. The thread has a processor again, or blocks: the run state alone changes.
 //! G1. The thread sets its own wish, whatever the run state is ([`set_wish`]). G2. The wish changes from
-//! one value to another if the thread is not PREEMPTED, by compare-and-swap ([`change_wish`]). A releaser
-//! grants the lock so (to OTHER); a waiter withdraws its wish so (SELF to PREEMPTABLE).
+//! one value to another if the thread is neither PREEMPTED nor BLOCKED, by compare-and-swap
+//! ([`change_wish`]). A releaser grants the lock so (to OTHER); a waiter withdraws its wish so (SELF to
+//! PREEMPTABLE).
 //!
 //! # Memory order
 //!
@@ -88,10 +89,15 @@ pub fn set_wish(word: &impl AtomicInt<u32>, wish: Wish) {
     update(word, |now| Some(state::with_wish(now, wish)));
 }
 
+/// Has it no processor, as far as anybody knows?
+fn is_away(state: RunState) -> bool {
+    matches!(state, RunState::Preempted | RunState::Blocked)
+}
+
 /// G2.
 pub fn change_wish(word: &impl AtomicInt<u32>, from: Wish, to: Wish) -> bool {
     update(word, |now| {
-        let may = state::wish(now) == from && state::run_state(now) != RunState::Preempted;
+        let may = state::wish(now) == from && !is_away(state::run_state(now));
         may.then_some(state::with_wish(now, to))
     })
 }

@@ -377,6 +377,8 @@ fn take(base: *mut u8) -> Option<usize> {
         {
             control.process.store(process, Relaxed);
             control.thread.store(thread, Relaxed);
+            // The last one may have been killed at work.
+            control.busy.store(0, Relaxed);
             // ORDER: Release, pairs with the recorder's Acquire; publishes who we are.
             control.state.store(READY, Release);
             word::set(u64::from(process) << 32 | (index as u64 + 1));

@@ -4,7 +4,6 @@
 //!
 //! As the server does, it looks at what programs use for whom it chooses, once in a while.
 
-use platform::RunState;
 use policy::{Count, Demand, Event, Id, Owner, SemiDynamic, System};
 
 use crate::engine::Engine;
@@ -44,7 +43,7 @@ impl Domains {
                 Asks::Numbers { least, wanted, most } => Count::Numbers { least, wanted, most },
                 Asks::Auto => Count::Choose { most: u32::MAX },
             };
-            // Who is refused runs in the default partition.
+            // A program that is refused runs in the default partition.
             let _ = system.apply(Event::Request(id, Demand { priority: 1, count }), 0);
         }
         let every = from_ns(server.look_ms * 1e6);
@@ -161,13 +160,7 @@ impl Engine {
             self.waiting.queues.iter_mut().flat_map(|queue| queue.drain(..)).collect();
         for processor in 0..self.processors.len() {
             if self.is_elsewhere(processor) {
-                let thread = self.stop(processor, now);
-                let it = &mut self.threads[thread];
-                it.state = State::Ready;
-                it.preemptions += 1;
-                self.tally.preemptions += 1;
-                self.tell(thread, processor, RunState::Preempted, now);
-                ready.push(thread);
+                ready.push(self.take_off(processor, now));
                 self.dispatch(processor, now);
             }
         }

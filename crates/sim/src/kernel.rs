@@ -313,7 +313,8 @@ impl Engine {
         self.preempt(processor, now);
     }
 
-    fn preempt(&mut self, processor: usize, now: Time) {
+    /// Its thread is ready, and in no queue yet.
+    pub(crate) fn take_off(&mut self, processor: usize, now: Time) -> usize {
         let thread = self.stop(processor, now);
         self.threads[thread].state = State::Ready;
         if self.threads[thread].app != FOREIGN {
@@ -321,6 +322,11 @@ impl Engine {
             self.tally.preemptions += 1;
         }
         self.tell(thread, processor, RunState::Preempted, now);
+        thread
+    }
+
+    fn preempt(&mut self, processor: usize, now: Time) {
+        let thread = self.take_off(processor, now);
         let queue = self.queue_of(thread);
         self.waiting.queues[queue].push_back(thread);
         self.upcall(thread, Event::Preempted, now);
@@ -548,13 +554,7 @@ impl Engine {
         for processor in 0..self.processors.len() {
             let thread = self.processors[processor].thread;
             if self.processors[processor].taken && thread != NOBODY {
-                let thread = self.stop(processor, now);
-                let it = &mut self.threads[thread];
-                it.state = State::Ready;
-                it.preemptions += 1;
-                self.tally.preemptions += 1;
-                self.tell(thread, processor, RunState::Preempted, now);
-                ready.push(thread);
+                ready.push(self.take_off(processor, now));
                 self.dispatch(processor, now);
             }
         }

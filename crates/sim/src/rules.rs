@@ -65,7 +65,7 @@ impl Rules {
 
     pub fn new(machine: &Machine, setting: &Setting) -> Self {
         let kernel = &machine.kernel;
-        // Who is bound waits where it belongs; a partition has one queue.
+        // A bound thread waits where it belongs; a partition has one queue.
         let queue = match setting {
             Setting { server: Some(_), .. } => Queue::Global,
             Setting { bound: true, .. } => Queue::Processor,

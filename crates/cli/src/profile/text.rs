@@ -323,10 +323,16 @@ pub fn remarks(report: &Report) -> Vec<String> {
 /// What is an estimate.
 fn sampled(summary: &Summary) -> Option<String> {
     (summary.waits_counted > 0).then(|| {
+        let why = match summary.sampled_ns {
+            0 => "Some threads waited too often to tell each wait".to_owned(),
+            ns => {
+                let share = percent(ns as f64 / summary.elapsed_ns.max(1) as f64);
+                format!("For {share} of the time it would have cost too much to tell each wait")
+            }
+        };
         format!(
-            "For {} of the time it would have cost too much to tell each wait: {} were told, and {} only \
-             counted, with their time. What their holders did is taken to be as in the others.",
-            percent(summary.sampled_ns as f64 / summary.elapsed_ns.max(1) as f64),
+            "{why}: {} were told, and {} only counted, with their time. What their holders did is taken to \
+             be as in the others.",
             whole(summary.waits_told),
             whole(summary.waits_counted)
         )

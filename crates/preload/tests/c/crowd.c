@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// All threads wait for all by a mutex, a counter and a broadcast, on one processor: where other programs share all processors, wake-ups
-// are made at once. Prints how often a thread went to sleep, in percent of its waits.
+// All threads wait for all by a mutex, a counter and a broadcast. Prints how often a thread went to sleep, in
+// percent of its waits. On one processor: where other programs share all of them, wake-ups are made at once.
 
 #define _GNU_SOURCE
 #include <pthread.h>

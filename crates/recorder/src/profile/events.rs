@@ -38,6 +38,9 @@ pub struct Event {
     pub caller: u64,
 }
 
+/// BOUND: waits, and ns, that a thread can count in one turn. More is nonsense: that is 52 days.
+const MOST_UNTOLD: u64 = 1 << 52;
+
 /// Waits that were counted and not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Untold {
@@ -214,6 +217,8 @@ impl Events {
                 if let Some([object, caller, what, count, ns]) = taken
                     && let Some(class) = Class::of((what >> 8) as u8)
                 {
+                    // A program may write nonsense, and these are added up.
+                    let (count, ns) = (count.min(MOST_UNTOLD), ns.min(MOST_UNTOLD));
                     take(Untold { process, thread, class, object, caller, count, ns });
                 }
             }
@@ -235,7 +240,8 @@ impl Events {
             let is_gone = asked != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
             let is_empty = control.head.load(Relaxed) == control.tail.0.load(Relaxed)
                 && control.released.load(Relaxed) == 0
-                && control.has_untold.load(Relaxed) == 0;
+                // One that was killed at work leaves a count that cannot be taken.
+                && (control.has_untold.load(Relaxed) == 0 || control.busy.load(Relaxed) != 0);
             if is_gone && is_empty {
                 let dropped = u64::from(control.dropped.swap(0, Relaxed));
                 // ORDER: Release, pairs with the Acquire of a thread that takes it; it is empty.

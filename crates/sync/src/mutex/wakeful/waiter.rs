@@ -49,8 +49,8 @@
 //! - W9. Under a scheduler that acts on priorities, a waiter that sees the holder preempted hands its
 //!   processor off ([`Platform::hand_off`]; ICPP 2001, figure 1, lines 18 to 20), once for each time that the
 //!   holder is preempted. If that did not help, it goes on with W1 or W5. A waiter of W8 in line does so
-//!   whenever a thread that matters more is preempted. Who is about to sleep on the word publishes, in the
-//!   holder's place, that the holder is one (S7 of [`publish`]). The holder takes that back: the word has
+//!   whenever a thread that matters more is preempted. Before a waiter sleeps on the word, it publishes in
+//!   the holder's place that the holder is one (S7 of [`publish`]). The holder takes that back: the word has
 //!   KICK, as no stamp has, so its release goes the slow path.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
