@@ -75,11 +75,18 @@ impl<P: Wide> Steer<P> {
         self.word.store(DOWN, Release);
     }
 
+    /// G1; or what it is.
+    #[inline]
+    fn up(&self) -> Result<u32, u32> {
+        // ORDER: Acquire, pairs with a T3 that changed nothing, and L1 with the next T1 (G1); on failure with
+        // T3, and publishes the note (G3).
+        self.word.compare_exchange(DOWN, UP, Acquire, Acquire)
+    }
+
     /// By the carrier, before it runs fibers or starts threads; `widen` is G3.
     #[inline]
     pub fn get_up(&self, widen: impl FnOnce()) {
-        // ORDER: Acquire (G1), pairs with a T3 that changed nothing, and L1 with the next T1.
-        if self.word.compare_exchange(DOWN, UP, Acquire, Relaxed).is_err() && self.is_touched() {
+        if self.up().is_err() && self.is_touched() {
             widen();
             self.word.store(UP, Relaxed);
         }
@@ -90,14 +97,11 @@ impl<P: Wide> Steer<P> {
     #[inline(never)]
     fn is_touched(&self) -> bool {
         loop {
-            // ORDER: Acquire (G3), pairs with T3; publishes the note.
-            match self.word.load(Acquire) {
-                UP => return false,
-                // ORDER: Acquire (G1), as in `get_up`.
-                DOWN => _ = self.word.compare_exchange(DOWN, UP, Acquire, Relaxed),
-                NARROW => return true,
-                BUSY => _ = self.word.compare_exchange(BUSY, AWAITED, Relaxed, Relaxed),
-                _ => _ = P::wait(&self.word, AWAITED, None),
+            match self.up() {
+                Ok(_) | Err(UP) => return false,
+                Err(NARROW) => return true,
+                Err(BUSY) => _ = self.word.compare_exchange(BUSY, AWAITED, Relaxed, Relaxed),
+                Err(_) => _ = P::wait(&self.word, AWAITED, None),
             }
         }
     }

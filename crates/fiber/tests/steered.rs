@@ -149,7 +149,7 @@ fn affinity_stays_what_others_made_it() {
     }
     let runtime = Runtime::default().unwrap();
     let begin = Instant::now();
-    // Fibers that all began with one carrier stay there, and it waits behind nobody: then others have to begin.
+    // Fibers that all began with one carrier stay there, and it waits behind nobody: then others begin.
     while runtime.carriers_steered() < 20 {
         assert!(begin.elapsed() < Duration::from_secs(60), "too few were steered in a minute");
         for_a_second(runtime, numbers.len(), all);
