@@ -262,7 +262,7 @@ impl<P: Platform> RawToken<P> for Token<P> {
 }
 
 /// A token with a mistake: K1 by a store (1), K2 without release (2), K2 by a store (3), one word for all
-/// waits (4), N1 in the wrong order (5), N2 by a store (6).
+/// waits (4), N1 in the wrong order (5), N2 by a store (6), G1 by a look and a store (7).
 pub struct BrokenToken<P: Platform, const MISTAKE: u32>(P::AtomicU32, P::AtomicU32);
 
 impl<P: Platform, const MISTAKE: u32> RawToken<P> for BrokenToken<P, MISTAKE> {
@@ -293,7 +293,11 @@ impl<P: Platform, const MISTAKE: u32> RawToken<P> for BrokenToken<P, MISTAKE> {
         }
     }
     fn give(&self) -> bool {
-        self.0.swap(1, AcqRel) == 2
+        if MISTAKE == 7 && self.0.load(Acquire) == 2 {
+            self.0.store(0, Relaxed);
+            return true;
+        }
+        self.0.compare_exchange(2, 0, Acquire, Relaxed).is_ok() || self.0.swap(1, AcqRel) == 2
     }
     fn unpark(&self) -> bool {
         match MISTAKE {

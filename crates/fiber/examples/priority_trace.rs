@@ -352,11 +352,13 @@ fn main() -> ExitCode {
         println!("{what:22} us: median {:.1}, 99 % {:.1}, most {:.1}", at(0.5), at(0.99), at(1.0));
     }
     let steered = Runtime::default().map_or(0, |runtime| runtime.carriers_steered());
+    let carriers: HashSet<i32> = waits.iter().map(|wait| wait.thread).collect();
     println!(
-        "{} records, {} waits, {} of them wrong; {steered} carriers steered",
+        "{} records, {} waits, {} of them wrong; {} carriers ran them, {steered} times one was steered",
         events.len(),
         waits.len(),
-        wrong.len()
+        wrong.len(),
+        carriers.len()
     );
     let mut counts = [(0, 0); CAUSES.len()];
     for wait in &wrong {

@@ -15,7 +15,7 @@ use platform::Platform;
 use crate::abode::Residents;
 use crate::deque::Deque;
 use crate::guests;
-use crate::list::{Inbox, List};
+use crate::list::{Inbox, List, Pile};
 use crate::policy::{self, Own};
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
@@ -59,7 +59,8 @@ pub struct Carrier {
     /// A sentinel is at this carrier, whose seat it may have taken, and may disable its event.
     pub watched: AtomicBool,
     current: Cell<*mut Fiber>,
-    free: List,
+    /// Records of no fiber. The last one is in the processor's cache.
+    free: Pile,
     kept: Cell<u32>,
     /// It is about to sleep, or stands sentinel: what it makes ready it is told as by others.
     pub sleeps: Cell<bool>,
@@ -209,7 +210,7 @@ impl Carrier {
             watched: AtomicBool::new(false),
             own: runtime.policy.map(|policy| Own::new(policy, set_current)),
             current: Cell::new(null_mut()),
-            free: List::default(),
+            free: Pile::default(),
             kept: Cell::new(0),
             sleeps: Cell::new(false),
             turns: Turns::default(),

@@ -35,6 +35,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// BOUND: a carrier that was roused so long ago is not taken for one that is about to run.
 const COMES_NS: u64 = 200_000;
+/// BOUND: the same where low fibers have the processors. It gets one of those at last, and to be made takes a
+/// new carrier longer.
+const COMES_FIRST_NS: u64 = 10 * COMES_NS;
 
 /// What becomes of the seat of a carrier that blocks in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,12 +377,13 @@ impl Runtime {
 
     /// HINT: a carrier but this one that has got a seat and is about to run. At worst it runs already.
     pub(crate) fn newcomer(&self, me: u32) -> Option<&'static Carrier> {
+        let long = if self.outranks() { COMES_FIRST_NS } else { COMES_NS };
         let mut roused =
             self.roused.iter().filter_map(|word| self.carrier(word.load(Relaxed).checked_sub(1)?));
         roused.find(|carrier| {
             let since = carrier.roused.load(Relaxed);
             let comes = since != 0 && self.seats.holds(carrier.index);
-            comes && carrier.index != me && sentinel::now_ns().saturating_sub(since) < COMES_NS
+            comes && carrier.index != me && sentinel::now_ns().saturating_sub(since) < long
         })
     }
 

@@ -4,7 +4,7 @@
 //! # State
 //! `EMPTY` (runs, nobody unparked it), `GIVEN` (unparked), `PARKED` (its context is saved: whoever gives the
 //! token makes it ready), `ASLEEP` (its kernel thread sleeps on the word). `EMPTY -> GIVEN -> EMPTY`,
-//! `EMPTY -> PARKED -> GIVEN`, `EMPTY -> ASLEEP -> GIVEN`. Beside it `unparked`: 1 if somebody called unpark
+//! `EMPTY -> PARKED -> EMPTY`, `EMPTY -> ASLEEP -> GIVEN`. Beside it `unparked`: 1 if somebody called unpark
 //! since the owner last returned from park.
 //!
 //! # Invariants
@@ -16,28 +16,32 @@
 //! # Protocol
 //! - K1. Take: if GIVEN, swap EMPTY. K2. Else the owner switches away, and after the switch its carrier
 //!   compares EMPTY with PARKED. If that fails the token is there, and the owner runs on.
-//! - G1. Give: swap GIVEN. If it was PARKED make the owner ready; if ASLEEP wake the word.
-//! - N1. Unpark: swap `unparked` to 1, then G1. N2. Park: until `unparked` can be swapped to 0, K1 or K2.
+//! - G1. Give: PARKED -> EMPTY, and make the owner ready: it looks again anyway, and has no token to take.
+//!   G2. Else swap GIVEN. If it was ASLEEP wake the word; if it is PARKED by now make the owner ready.
+//! - N1. Unpark: swap `unparked` to 1, then G1 or G2. N2. Park: until `unparked` can be swapped to 0, K1 or
+//!   K2.
 //!
 //! # Memory order
-//! G1 release -> K1 acquire publishes what the giver did. K2 release -> G1 acquire publishes the saved
-//! context to whoever runs the owner next. N1 release -> N2 acquire publishes what each unparker did: all of
-//! them swap. Who took the token of N1 by K1 sees `unparked`.
+//! G2 release -> K1 acquire publishes what the giver did; after G1 the queue does by which the owner is
+//! ready. K2 release -> G1, G2 acquire publishes the saved context to whoever runs the owner next. N1 release
+//! -> N2 acquire publishes what each unparker did: all of them swap. Who took the token of N1 by K1 sees
+//! `unparked`.
 //!
 //! # Under the scheduler
-//! A giver preempted after G1 delays the owner, as any waker would. Memory of owners is never returned, so a
-//! late giver at worst gives a stranger a token, who sees a wake-up without a cause.
+//! A giver preempted after G1 or G2 delays the owner, as any waker would. Memory of owners is never returned,
+//! so a late giver at worst gives a stranger a token, who sees a wake-up without a cause.
 //!
 //! # Fairness and space
 //! 8 bytes. Tokens do not add up.
 //!
 //! # Rejected
-//! A plain store at K1: it may wipe out a second giver's token whose writes the owner has not seen. One word
-//! for unpark and all other waits: a lock or a sleep between unpark and park takes what park waits for.
+//! G2 alone: then the owner takes a token after each wait, by one more locked instruction. A plain store at
+//! K1: it may wipe out a second giver's token whose writes the owner has not seen. One word for unpark and
+//! all other waits: a lock or a sleep between unpark and park takes what park waits for.
 //!
 //! # Checked by
-//! `conformance`: loom, shuttle; twins that park before the switch, that store, that have one word, and that
-//! give before they say so, are caught.
+//! `conformance`: loom, shuttle; twins that park before the switch, that store, that look and then store at
+//! G1, that have one word, and that give before they say so, are caught.
 
 use platform::{Atomic, Ordering::*, Platform};
 
@@ -86,22 +90,28 @@ impl<P: Platform> Token<P> {
     /// K1. By the owner.
     #[inline]
     pub fn take(&self) -> bool {
-        // ORDER: Acquire (K1), pairs with G1.
+        // ORDER: Acquire (K1), pairs with G2.
         self.word.load(Relaxed) == GIVEN && self.word.swap(EMPTY, Acquire) == GIVEN
     }
 
     /// K2. By the carrier, when the owner's context is saved; true if the owner is parked now.
     #[inline]
     pub fn settle(&self) -> bool {
-        // ORDER: Release (K2), pairs with G1; publishes the saved context.
+        // ORDER: Release (K2), pairs with G1 and G2; publishes the saved context.
         self.word.compare_exchange(EMPTY, PARKED, Release, Relaxed).is_ok()
     }
 
-    /// G1. True: the caller makes the owner ready.
+    /// G1, G2. True: the caller makes the owner ready.
     #[inline]
     #[must_use]
     pub fn give(&self) -> bool {
-        // ORDER: AcqRel (G1), pairs with K1 and K2.
+        // ORDER: Acquire (G1), pairs with K2.
+        self.word.compare_exchange(PARKED, EMPTY, Acquire, Relaxed).is_ok() || self.give_slow()
+    }
+
+    /// G2.
+    fn give_slow(&self) -> bool {
+        // ORDER: AcqRel (G2), pairs with K1 and K2.
         match self.word.swap(GIVEN, AcqRel) {
             PARKED => true,
             ASLEEP => {

@@ -11,9 +11,13 @@
 //! The watcher is on the same processor, on another one that idles, or on another one that is kept awake by a
 //! thread of the lowest priority. It is SCHED_BATCH, as a sentinel of the fibers is.
 //!
+//! The thread computes before it blocks. The event of `upcall.rs` also tells that it came back from the block
+//! before. Else that word, some us earlier, would have woken the watcher already (`at-once` shows it).
+//!
 //! ```sh
 //! cargo run --release -p wakeful-linux --example channels -- 2000
 //! cargo run --release -p wakeful-linux --example channels -- 2000 epoll signal  # two of them
+//! cargo run --release -p wakeful-linux --example channels -- 2000 at-once
 //! ```
 
 use std::io::{Read, Write};
@@ -27,6 +31,8 @@ const CHANNELS: [&str; 4] = ["epoll", "poll", "signal", "observer"];
 const PLACES: [&str; 3] = ["the same processor", "another, which idles", "another, kept awake"];
 /// Blocks a turn.
 const TURN: usize = 100;
+/// So long the thread computes before it blocks: the watcher sleeps again by then.
+const COMPUTES_NS: u64 = 200_000;
 
 fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -242,6 +248,8 @@ struct Shared {
     ready: AtomicBool,
     /// The event of `upcall.rs` is not needed.
     observed: AtomicBool,
+    /// It does not compute before it blocks.
+    at_once: AtomicBool,
     /// When it was about to block; 0: it was heard of.
     since: AtomicU64,
     done: AtomicBool,
@@ -262,6 +270,10 @@ fn block(shared: &Shared, mut reader: std::io::PipeReader) {
     }
     for _ in 0..TURN {
         std::thread::sleep(Duration::from_micros(200));
+        let back = now_ns();
+        while !shared.at_once.load(Relaxed) && now_ns() < back + COMPUTES_NS {
+            std::hint::spin_loop();
+        }
         shared.since.store(now_ns(), Release);
         reader.read_exact(&mut [0]).expect("it is written");
     }
@@ -269,8 +281,9 @@ fn block(shared: &Shared, mut reader: std::io::PipeReader) {
 }
 
 /// One turn: latencies in us; `None` if there is no such channel.
-fn turn(channel: &str, place: usize) -> Option<Vec<f64>> {
+fn turn(channel: &str, place: usize, at_once: bool) -> Option<Vec<f64>> {
     let shared = Arc::new(Shared::default());
+    shared.at_once.store(at_once, Relaxed);
     shared.observed.store(channel == "observer", Relaxed);
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let ours = shared.clone();
@@ -327,15 +340,17 @@ fn turn(channel: &str, place: usize) -> Option<Vec<f64>> {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let blocks: usize = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(1000);
-    let chosen = |name: &&str| arguments.len() < 2 || arguments[1..].iter().any(|argument| argument == name);
-    let channels: Vec<_> = CHANNELS.into_iter().filter(chosen).collect();
+    let has = |name: &&str| arguments.iter().any(|argument| argument == name);
+    let at_once = has(&"at-once");
+    let all = !CHANNELS.iter().any(&has);
+    let channels: Vec<_> = CHANNELS.into_iter().filter(|name| all || has(name)).collect();
     let mut results = vec![[const { Vec::new() }; PLACES.len()]; channels.len()];
     for _ in 0..blocks.div_ceil(TURN) {
         for (channel, results) in channels.iter().zip(&mut results) {
             for (place, result) in results.iter_mut().enumerate() {
                 let name = (*channel).to_owned();
                 // Its affinity and its policy are a thread's.
-                let one = std::thread::spawn(move || turn(&name, place));
+                let one = std::thread::spawn(move || turn(&name, place, at_once));
                 result.extend(one.join().expect("it does not panic").unwrap_or_default());
             }
         }

@@ -18,6 +18,7 @@ fn loom_finds_the_broken() {
     finds("a token parked by a store", || parking::<Loom, BrokenToken<Loom, 3>>(1));
     finds("one token for two kinds of wait", || parking_and_waiting::<Loom, BrokenToken<Loom, 4>>(1));
     finds("an unpark that is told late", || parking_and_waiting::<Loom, BrokenToken<Loom, 5>>(1));
+    finds("a token given by a store", || parking::<Loom, BrokenToken<Loom, 7>>(2));
     finds("an unpark taken by a store", || parking_and_waiting::<Loom, BrokenToken<Loom, 6>>(2));
     finds("an end that nobody hears of", || ending::<Loom, 1>(true));
     finds("a handle dropped by a look", || ending::<Loom, 2>(false));
