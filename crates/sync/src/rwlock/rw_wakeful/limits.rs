@@ -75,7 +75,7 @@ pub const DEBT_MOST: u32 = 1_000;
 
 /// H3. For so long, in units of 2^20 ns: some ten times what a trial that fails takes, about 1 ms.
 pub fn alone_ms<P: Platform>() -> u32 {
-    (5 * P::costs().slice >> 20) as u32
+    ((5 * P::costs().slice) >> 20) as u32
 }
 
 /// Where there are processors to spare a reader looks, and the front stays awake, for so long (W8 of
