@@ -154,6 +154,6 @@ mod tests {
         assert_eq!(owed(10, -5), 15);
         assert_eq!(owed(10, 30), 0);
         assert_eq!(owed(DEBT_MOST - 1, -5), DEBT_MOST);
-        assert!(DEBT_MOST <= DEBT >> DEBT_SHIFT && limits::SHARED_MS < SINCE >> SINCE_SHIFT);
+        const { assert!(DEBT_MOST <= DEBT >> DEBT_SHIFT && limits::SHARED_MS < SINCE >> SINCE_SHIFT) };
     }
 }
