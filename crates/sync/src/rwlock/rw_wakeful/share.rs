@@ -10,7 +10,7 @@
 //!
 //! | step | what happens |
 //! |---|---|
-//! | H1 | A front that finds the lock used (F1): threads share it for `SHARED_MS`, unless H3 said no. |
+//! | H1 | A front finds the lock used (F1): threads share it for `SHARED_MS`, unless H3 or others say no. |
 //! | H2 | After W1: the uses since the last H2. What the pace exceeds them is a debt; more uses pay it off. |
 //! | H3 | The debt is `DEBT_MOST` uses: for `alone_ms` the lock is for one *alone*. Then H1 tries again. |
 //!
@@ -19,14 +19,18 @@
 //! VERSION counts modulo 64. If the pace exceeds `TOLD` uses between two H2, threads seldom meet, or one had
 //! no processor. That says nothing, and is left out. On more than `FEW` processors nothing is learned.
 //!
+//! A pace below `HOT` is not compared: threads share such a lock. It would come out too high, because a front
+//! that sees no use tells nothing. Beside other programs a hot lock is for one alone: there processor time is
+//! short, and sharing takes more of it for each section.
+//!
 //! Why it is so, and what it gains: `docs/design/rwlock.md`.
 
 use platform::{Atomic, Ordering::*, Readers};
 
 use super::Wakeful;
-use super::limits::{self, COUNTED, DEBT_MOST, FEW, TOLD};
+use super::limits::{self, COUNTED, DEBT_MOST, FEW, HOT, TOLD};
 use super::word::{VERSION_SHIFT, VERSIONS};
-use crate::wait::Preemption;
+use crate::wait::{Preemption, look};
 
 // In `front`, above its lowest 16 bits: the debt; the ms of H1 or H3, 0: none; ALONE.
 const DEBT_SHIFT: u32 = 16;
@@ -62,9 +66,12 @@ fn ms_since(front: u32, now: u64) -> u32 {
     ((now >> 20) as u32).wrapping_sub(front >> SINCE_SHIFT) & (SINCE >> SINCE_SHIFT)
 }
 
-/// Never 0: rather a unit too late.
+/// Never 0: rather a unit too early.
 fn since(now: u64) -> u32 {
-    ((now >> 20) as u32 & (SINCE >> SINCE_SHIFT)).max(1) << SINCE_SHIFT
+    match (now >> 20) as u32 & (SINCE >> SINCE_SHIFT) {
+        0 => SINCE,
+        ms => ms << SINCE_SHIFT,
+    }
 }
 
 impl<P: Readers, N: Preemption> Wakeful<P, N> {
@@ -74,10 +81,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         front & ALONE == 0 && front & SINCE != 0 && ms_since(front, now) <= limits::SHARED_MS
     }
 
-    /// F3, H3. Sharing was found to lose, lately.
-    pub(super) fn is_for_one(&self, now: u64) -> bool {
+    /// F3, H3. Sharing was found to lose, lately, or other programs want the processors.
+    pub(super) fn is_for_one(&self, uses: u32, now: u64) -> bool {
         let front = self.front.load(Relaxed);
+        // More processors may do the same together without any of them being that fast.
+        let hot = uses >= HOT * (P::processors() - 1).max(1);
         front & ALONE != 0 && ms_since(front, now) < limits::alone_ms::<P>()
+            || hot && look::is_beside_others::<N, P>(now)
     }
 
     /// F1. The front has counted so many uses.
@@ -112,9 +122,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         if self.last.compare_exchange(last, new, Relaxed, Relaxed).is_err() {
             return;
         }
+        let pace = last >> PACE_SHIFT;
+        if pace < HOT.min(P::PAUSES) {
+            return;
+        }
         let span = u64::from(time.wrapping_sub(last >> TIME_SHIFT) & (TIME >> TIME_SHIFT)) << UNIT;
         let sample = limits::sample::<P>().max(1);
-        let alone = (u64::from(last >> PACE_SHIFT) * span + sample) / (2 * sample);
+        let alone = (u64::from(pace) * span + sample) / (2 * sample);
         if alone <= TOLD.into() {
             self.settle(gained(uses, alone as u32));
         }

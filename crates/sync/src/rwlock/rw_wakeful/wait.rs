@@ -16,7 +16,7 @@
 //! | W4 | With room ([`look::has_room`]) a reader looks for `roomy` before W2; the front is awake as long. |
 //! | F1 | The front counts by VERSION how often others use the lock within two samples: the pace. |
 //! | F2 | Used: threads share it now (H1, `share.rs`), ... |
-//! | F3 | ... unless that was found to lose (H3): nap for a turn, then set DEMAND. |
+//! | F3 | ... unless that loses (H3), or others run beside a hot lock: nap for a turn, then set DEMAND. |
 //! | F4 | Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. |
 //! | F5 | After `patience` set DEMAND, whatever the hints say; after `urgent` also URGENT. |
 //! | F6 | If the writer does not run, or `spin` after the demand: set SLEEPER and sleep. |
@@ -410,7 +410,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         if !self.shared(since) {
             let uses = self.uses();
             self.pace(uses);
-            if uses > 0 && self.is_for_one(since) {
+            if uses > 0 && self.is_for_one(uses, since) {
                 if !self.nap(since + limits::turn::<P>(), deadline) {
                     return false;
                 }
