@@ -73,8 +73,8 @@ pub const COUNTED: u32 = 12;
 /// H2. BOUND: so many uses of one alone can be told from others by the version: 24 less, or 39 more.
 pub const TOLD: u32 = 40;
 
-/// H3. BOUND: so many uses are lost before sharing is given up: what ten bits hold. With 255 the costs of a few
-/// hand-overs by the line in a row passed for those of sharing.
+/// H3. BOUND: so many uses are lost before sharing is given up: what ten bits hold. With 255 the costs of a
+/// few hand-overs by the line in a row passed for those of sharing.
 pub const DEBT_MOST: u32 = 1_000;
 
 /// H3. For so long, in units of 2^20 ns: some ten times what a trial that fails takes, about 1 ms.
