@@ -56,7 +56,7 @@
 //! for 4,095 threads once, without memory behind it; further threads go without. Locks and their waits
 //! allocate nothing, except that [`Delegated::run_async`] allocates its request.
 //!
-//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 16 bytes and the data, [`Condvar`] 16 bytes,
+//! [`Mutex<T>`] is 4 bytes and the data, [`RwLock<T>`] 20 bytes and the data, [`Condvar`] 16 bytes,
 //! [`Semaphore`] 8, [`Once`] 4, [`Delegated<T>`] of [`ByHolder`] 192 and the data in lines of 64; all can
 //! stand in a `static`, and their bytes are zero when nobody uses them. After a fork the child may use them
 //! as its parent could. What another thread held then stays held.
@@ -165,7 +165,7 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// A guard of a part of the data, from `MutexGuard::map`.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-/// The default reader-writer lock without data: 16 bytes, `sync::rwlock::Wakeful` underneath.
+/// The default reader-writer lock without data: 20 bytes, `sync::rwlock::Wakeful` underneath.
 ///
 /// Implements [`lock_api::RawRwLock`] and its timed, recursive, upgrading and downgrading companions. Not
 /// [`lock_api::RawRwLockFair`], for the reason that [`RawMutex`] gives.
@@ -176,7 +176,7 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// ```
 pub type RawRwLock = raw::rw_wakeful::RawRwLock;
 
-/// Many readers or one writer: 16 bytes and the data.
+/// Many readers or one writer: 20 bytes and the data.
 ///
 /// [`lock_api::RwLock`] has the methods: `read`, `write`, `try_read`, `try_write_for`, `upgradable_read`,
 /// `read_recursive`, `get_mut`, `into_inner` and so on. A panic in the critical section releases the lock

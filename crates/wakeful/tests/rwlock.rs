@@ -14,7 +14,7 @@ assert_impl_all!(RwLockReadGuard<'static, u32>: Sync);
 assert_not_impl_any!(RwLockReadGuard<'static, u32>: Send);
 assert_not_impl_any!(RwLockWriteGuard<'static, u32>: Send);
 assert_not_impl_any!(RwLock<std::cell::Cell<u32>>: Sync);
-const _: () = assert!(size_of::<RwLock<()>>() == 16);
+const _: () = assert!(size_of::<RwLock<()>>() == 20);
 
 /// Long enough that a thread which was to arrive has arrived.
 const SHORT: Duration = Duration::from_millis(50);

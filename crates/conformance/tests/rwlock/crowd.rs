@@ -48,9 +48,9 @@ fn of_wakeful() {
 
 /// So many readers.
 fn wakeful(readers: u32) -> Arc<Wakeful<Linux>> {
-    let words = [readers << 7, 0, 0, 0].map(AtomicU32::new);
-    // SAFETY: four words, `repr(C)`: readers are counted in the first, from bit 7 on.
-    Arc::new(unsafe { std::mem::transmute::<[AtomicU32; 4], Wakeful<Linux>>(words) })
+    let words = [readers << 7, 0, 0, 0, 0].map(AtomicU32::new);
+    // SAFETY: five words, `repr(C)`: readers are counted in the first, from bit 7 on.
+    Arc::new(unsafe { std::mem::transmute::<[AtomicU32; 5], Wakeful<Linux>>(words) })
 }
 
 /// A reader that waits for room to read once more does not wait behind a writer that waits for it.

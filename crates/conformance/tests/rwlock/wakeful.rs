@@ -84,10 +84,10 @@ fn shuttle_bias_again() {
 /// The words as a fork copies them: a front of the parent's, of generation 2, has `line`, which is not
 /// here; and the word's bits.
 fn copied<P: Platform>(state: u32) -> Wakeful<P> {
-    const { assert!(size_of::<Wakeful<P>>() == 4 * size_of::<P::AtomicU32>()) };
-    let words = [state, 0, 1 << 15 | 2 << 12 | 5, 5 << platform::STAMP_SHIFT | 1];
+    const { assert!(size_of::<Wakeful<P>>() == 5 * size_of::<P::AtomicU32>()) };
+    let words = [state, 0, 1 << 15 | 2 << 12 | 5, 5 << platform::STAMP_SHIFT | 1, 0];
     let words = words.map(|word| std::mem::ManuallyDrop::new(<P::AtomicU32 as Atomic<u32>>::new(word)));
-    // SAFETY: `Wakeful` is `repr(C)`: `state`, `owner`, `front`, `line`.
+    // SAFETY: `Wakeful` is `repr(C)`: `state`, `owner`, `front`, `line`, `last`.
     unsafe { std::ptr::from_ref(&words).cast::<Wakeful<P>>().read() }
 }
 

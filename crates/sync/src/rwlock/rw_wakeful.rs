@@ -12,9 +12,9 @@
 //! ```
 //! Choose it unless you know better. From TR 1994, section 4.2 (run states), Krieger, Stumm and Unrau 1993
 //! (overtaking), and Dice and Kogan's BRAVO 2019 (bias). `word.rs` has the bits, `wait.rs` the loop of all
-//! waiters, `aside.rs` the bias, `turns.rs` groups of readers on many processors, `published.rs` what a
-//! scheduler is told, `limits.rs` the numbers.
-//! Why it is so: `docs/design/rwlock.md`.
+//! waiters, `aside.rs` the bias, `share.rs` whether it pays to share, `turns.rs` groups of readers on many
+//! processors, `published.rs` what a scheduler is told, `limits.rs` the numbers. Why it is so:
+//! `docs/design/rwlock.md`.
 //!
 //! # State
 //!
@@ -30,8 +30,8 @@
 //! | 8-25 | READERS | readers; recursive ones and members that wait; arrivals about to take theirs back |
 //! | 26-31 | VERSION | counts releases, a writer's twice, modulo 64 |
 //!
-//! `owner`, hints: the last writer's id, quiet rounds. `front`: its id, generation, when sharing paid.
-//! `line`: a mutex.
+//! `owner`, hints: the last writer's id, quiet rounds. `front`: its id, generation. It and `last`:
+//! `share.rs`. `line`: a mutex.
 //!
 //! # Invariants
 //!
@@ -73,7 +73,7 @@
 //!
 //! # Fairness and space
 //!
-//! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^17 read locks. 16 bytes,
+//! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^17 read locks. 20 bytes,
 //! and a line for each thread of the process.
 //!
 //! # Rejected
@@ -89,6 +89,7 @@ mod aside;
 mod elsewhere;
 mod limits;
 mod published;
+mod share;
 mod turns;
 mod wait;
 mod word;
@@ -109,6 +110,7 @@ pub struct Wakeful<P: Platform, N = Preemptable> {
     owner: P::AtomicU32,
     front: P::AtomicU32,
     line: mutex::Wakeful<P, Inner>,
+    last: P::AtomicU32,
     platform: PhantomData<(P, N)>,
 }
 
@@ -119,6 +121,7 @@ impl<P: StaticPlatform, N> Wakeful<P, N> {
         owner: P::ZERO_U32,
         front: P::ZERO_U32,
         line: mutex::Wakeful::INIT,
+        last: P::ZERO_U32,
         platform: PhantomData,
     };
 }
@@ -309,6 +312,7 @@ impl<P: Readers, N: Preemption> RawRwLock<P> for Wakeful<P, N> {
             owner: P::AtomicU32::new(0),
             front: P::AtomicU32::new(0),
             line: mutex::Wakeful::new(),
+            last: P::AtomicU32::new(0),
             platform: PhantomData,
         }
     }

@@ -39,7 +39,7 @@ pub fn urgent<P: Platform>() -> u64 {
     P::costs().slice / 3
 }
 
-/// A front beside a hot lock naps: first for so long, then longer ...
+/// A front beside a lock for one alone naps: first for so long, then longer ...
 pub fn nap<P: Platform>() -> u64 {
     3 * P::costs().sleep
 }
@@ -54,14 +54,33 @@ pub fn turn<P: Platform>() -> u64 {
     30 * P::costs().sleep
 }
 
-/// The front counts twice in a row for so long how often the lock is used: it is hot ...
+/// F1. The front counts twice in a row for so long how often the lock is used.
 pub fn sample<P: Platform>() -> u64 {
     P::costs().switch
 }
 
-/// COST: ... if that is so often, for each other processor, in both together, a writer's use counting
-/// twice. A use every 170 ns: two moves of a cache line.
+/// BOUND: on more processors than these the others may make more uses in a sample than VERSION can count.
+pub const FEW: u32 = 4;
+
+/// COST: a lock is hot if it is used so often in both samples together, a writer's use counting twice. A use
+/// every 170 ns: two moves of a cache line.
 pub const HOT: u32 = 12;
+
+/// H2. BOUND: so many uses after the last count, at least, is the next one made: counting takes time in which
+/// the lock may be held. Twice as many and more can be told from each other ([`TOLD`]).
+pub const COUNTED: u32 = 12;
+
+/// H2. BOUND: so many uses of one alone can be told from others by the version: 24 less, or 39 more.
+pub const TOLD: u32 = 40;
+
+/// H3. BOUND: so many uses are lost before sharing is given up: what ten bits hold. With 255 the costs of a
+/// few hand-overs by the line in a row passed for those of sharing.
+pub const DEBT_MOST: u32 = 1_000;
+
+/// H3. For so long, in units of 2^20 ns: some ten times what a trial that fails takes, about 1 ms.
+pub fn alone_ms<P: Platform>() -> u32 {
+    (((5 * P::costs().slice) >> 20) as u32).min(16)
+}
 
 /// Where there are processors to spare a reader looks, and the front stays awake, for so long (W8 of
 /// `mutex::Wakeful`).
@@ -75,8 +94,8 @@ pub fn poll_roomy<P: Platform>() -> u64 {
     P::costs().line * u64::from(P::processors().min(64))
 }
 
-/// For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down
-/// to a unit, a lock that was found not to be hot passes for such.
+/// H1. For so long (in units of 2^20 ns, about 1 ms) after the moment in `front`, which is rounded down to a
+/// unit, threads share without another look.
 pub const SHARED_MS: u32 = 1;
 
 /// A free lock is left to a front that demands it for so long ...

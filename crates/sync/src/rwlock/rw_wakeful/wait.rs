@@ -10,13 +10,13 @@
 //!
 //! | step | what happens |
 //! |---|---|
-//! | W1 | If sharing paid lately (F2), look for `arrival` while the holder runs and nobody demands. |
+//! | W1 | If threads share (F2), look for `arrival` while the holder runs and nobody demands. Then H2. |
 //! | W2 | Else, or after a demand was met, lock `line`: now we are the front. |
 //! | W3 | A recursive reader is never in line. It sets SLEEPER and sleeps on `state`. Without room it naps. |
 //! | W4 | With room ([`look::has_room`]) a reader looks for `roomy` before W2; the front is awake as long. |
-//! | F1 | The front counts by VERSION how often others use the lock within two samples. |
-//! | F2 | Seldom, but at all: remember that sharing pays. |
-//! | F3 | More often than HOT for one thread: nap for a turn, then set DEMAND. |
+//! | F1 | The front counts by VERSION how often others use the lock within two samples: the pace. |
+//! | F2 | Used: threads share it now (H1, `share.rs`), ... |
+//! | F3 | ... unless that loses (H3), or others run beside a hot lock: nap for a turn, then set DEMAND. |
 //! | F4 | Look with growing gaps; take the lock when it is free (A2), clearing DEMAND. |
 //! | F5 | After `patience` set DEMAND, whatever the hints say; after `urgent` also URGENT. |
 //! | F6 | If the writer does not run, or `spin` after the demand: set SLEEPER and sleep. |
@@ -27,20 +27,18 @@
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, Readers, RunState, ThreadId};
 
-use super::limits::{self, *};
+use super::limits;
+use super::share::LEARNED;
 use super::turns::{self, Turn};
 use super::word::*;
 use super::{Until, Wakeful};
 use crate::mutex::{RawMutex, RawMutexTimed};
 use crate::wait::{self as policy, Preemption, look};
 
-// In `front`: the thread, the generation of its process, that there is one, and when sharing was found to
-// pay.
+// In `front`: the thread, the generation of its process, that there is one, and what `share.rs` has there.
 const GENERATION_SHIFT: u32 = 12;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const FRONT: u32 = 1 << 15;
-const SHARED_SHIFT: u32 = 16;
-const SHARED: u32 = u32::MAX << SHARED_SHIFT;
 
 /// Lets some time pass between two looks, the more the longer it has `waited`.
 fn pass<P: Platform>(now: u64, waited: u64, most: u64) {
@@ -370,7 +368,12 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             let stays = roomy && want == Want::Read;
             let turn = (stays && turns::are_taken::<P, N>()).then(|| Turn::of(self));
             let role = Arrival { want, arrived, stays, displaced: false, grace: None, turn };
-            match self.wait_as(role, deadline) {
+            let shared = !stays && self.shared(arrived);
+            let waited = self.wait_as(role, deadline);
+            if shared {
+                self.learn();
+            }
+            match waited {
                 Waited::Taken => return true,
                 Waited::TooLate => return false,
                 Waited::Counted => match self.wait_as_member(deadline) {
@@ -391,19 +394,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
             Some(deadline) if !unsafe { self.line.lock_until(&(), deadline) } => return false,
             Some(_) => {}
         }
-        let shared = self.front.load(Relaxed) & SHARED;
-        self.front.store(shared | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
+        let learned = self.front.load(Relaxed) & LEARNED;
+        self.front.store(learned | FRONT | P::generation() << GENERATION_SHIFT | P::current().0, Relaxed);
         let taken = self.wait_in_front(want, roomy, deadline);
-        self.front.store(self.front.load(Relaxed) & SHARED, Relaxed);
+        self.front.store(self.front.load(Relaxed) & LEARNED, Relaxed);
         // SAFETY: locked above.
         unsafe { self.line.unlock(&()) };
         taken
-    }
-
-    /// Sharing was found to pay, lately.
-    fn shared(&self, now: u64) -> bool {
-        let at = self.front.load(Relaxed) >> SHARED_SHIFT;
-        at != 0 && ((now >> 20) as u32).wrapping_sub(at) & (SHARED >> SHARED_SHIFT) <= SHARED_MS
     }
 
     /// The only waiter that watches the state: F1 to F3, then the role.
@@ -412,16 +409,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         P::refresh_processors(Some(since));
         if !self.shared(since) {
             let uses = self.uses();
-            // More processors may do the same together without any of them being that fast.
-            if uses >= HOT * (P::processors() - 1).max(1) {
+            self.pace(uses);
+            if uses > 0 && self.is_for_one(uses, since) {
                 if !self.nap(since + limits::turn::<P>(), deadline) {
                     return false;
                 }
             } else if uses > 0 {
-                // Never 0: rather a unit too late.
-                let at = ((since >> 20) as u16).max(1) as u32;
-                let front = self.front.load(Relaxed);
-                self.front.store(front & !SHARED | at << SHARED_SHIFT, Relaxed);
+                self.may_share(since);
             }
         }
         let awake_ns = if roomy { limits::roomy::<P>() } else { limits::spin::<P>() };
@@ -429,7 +423,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         matches!(self.wait_as(role, deadline), Waited::Taken)
     }
 
-    /// How often others use the lock while we look (see [`HOT`]).
+    /// F1. How often others use the lock while we look.
     fn uses(&self) -> u32 {
         let mut uses = 0;
         let mut now = P::now_ns();
@@ -444,7 +438,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         uses
     }
 
-    /// The front leaves a hot lock to the thread that uses it, for a turn; then demands it. False at the
+    /// The front leaves the lock to the thread that uses it, for a turn; then demands it. False at the
     /// deadline.
     fn nap(&self, until: u64, deadline: Option<Deadline>) -> bool {
         let mut nap = limits::nap::<P>();
@@ -532,7 +526,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         let front = self.front.load(Relaxed);
         if front & FRONT != 0
             && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
-            && self.front.compare_exchange(front, front & SHARED, Relaxed, Relaxed).is_ok()
+            && self.front.compare_exchange(front, front & LEARNED, Relaxed, Relaxed).is_ok()
         {
             self.withdraw();
             // SAFETY: the thread that locked it is not here, and only one thread gets here.

@@ -70,7 +70,7 @@ impl Want {
     }
 }
 
-/// What the release of this counts (see [`super::limits::HOT`]).
+/// What the release of this counts (see [`super::share`]).
 #[inline(always)]
 pub fn version(from: u32) -> u32 {
     if from & WRITER != 0 { 2 * VERSION } else { VERSION }
