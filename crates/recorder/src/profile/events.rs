@@ -60,6 +60,14 @@ pub struct Untold {
     pub ns: u64,
 }
 
+impl Untold {
+    /// One of [`Kind::Counted`].
+    pub fn of(event: &Event) -> Self {
+        let Event { process, thread, class, object, caller, number, .. } = *event;
+        Self { process, thread, class, object, caller, count: 1, ns: u64::from(number) * 1000 }
+    }
+}
+
 /// The file.
 pub struct Events {
     file: File,
@@ -187,9 +195,10 @@ impl Events {
         most
     }
 
-    /// One wait of so many is told from now on, as a power of two.
-    pub fn tell_each(&self, every: u32) {
-        self.header().every.store(every.min(MOST_EVERY), Relaxed);
+    /// One wait of so many is told from now on, as a power of two; and of those at barriers.
+    pub fn tell_each(&self, every: [u32; 2]) {
+        let words = self.header().every.iter().zip(every);
+        words.for_each(|(word, every)| word.store(every.min(MOST_EVERY), Relaxed));
     }
 
     /// Takes what was counted and not told.
@@ -259,10 +268,11 @@ impl Events {
         self.dropped + here.sum::<u64>()
     }
 
-    /// The same, and releases that were told and maybe taken back: what threads wrote, and nobody reads.
-    pub fn untaken(&self) -> u64 {
+    /// Releases that were told and maybe taken back, and what found no room: what threads wrote, and nobody
+    /// reads.
+    pub fn untaken(&self) -> (u64, u64) {
         let releases = (0..self.used).map(|ring| u64::from(self.control(ring).releases.load(Relaxed)));
-        self.dropped() + releases.sum::<u64>()
+        (releases.sum(), self.dropped())
     }
 
     /// Processes that write here, or did.
