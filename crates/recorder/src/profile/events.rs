@@ -421,6 +421,16 @@ mod tests {
         events.control(1).has_untold.store(1, Relaxed);
         events.drain_untold(|one| all.push(one));
         assert_eq!((all[1].object, all[1].count, all[1].ns), (32, 1, 7));
+        // Another lock of the same place, where there is no room for it; and one of another place.
+        assert!(words.add(32, 4, what, 7) && !words.add(48, 4, what, 1));
+        assert!(words.add_at_place(4, what, 9) && !words.add_at_place(5, what, 9));
+        events.control(1).has_untold.store(1, Relaxed);
+        events.drain_untold(|one| all.push(one));
+        assert_eq!((all[2].object, all[2].count, all[2].ns), (32, 2, 16));
+        let word = Kind::Counted as u64 | what | 5 << 32;
+        let one = parse([1, 48, 5, word], 5, 6).unwrap();
+        let one = Untold::of(&one);
+        assert_eq!((one.object, one.caller, one.count, one.ns), (48, 5, 1, 5_000));
     }
 
     const RELEASED: u64 = Kind::Released as u64 | (Class::Spin as u64) << 8;
