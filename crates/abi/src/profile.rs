@@ -17,6 +17,7 @@
 //! thread that has told one counts down to the next, by chance so that they are as many on average. A wait
 //! that is not told leaves no mark at its lock either. So nobody who takes or releases the lock writes
 //! anything for it. It is only counted, with its time, by what was waited at and from where ([`Untold`]).
+//! Where those words are all for other places, it is an event of its own ([`Kind::Counted`]).
 //!
 //! Nothing here is trusted: the recorder checks what it reads, and the program needs nothing of it.
 
@@ -25,7 +26,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -49,8 +50,9 @@ pub struct Header {
     pub elsewhere: AtomicU32,
     /// Processes that could not map the whole file.
     pub unmapped: AtomicU32,
-    /// One wait of so many is told, as a power of two: 0 for all of them. At most [`MOST_EVERY`].
-    pub every: AtomicU32,
+    /// One wait of so many is told, as a power of two: 0 for all of them. At most [`MOST_EVERY`]. The second
+    /// is for barriers, and the first for all else.
+    pub every: [AtomicU32; 2],
     /// The recorder's PID namespace, as stat(2) numbers it; 0 if that is unknown.
     pub namespace: AtomicU64,
 }
@@ -210,6 +212,13 @@ impl Untold {
         true
     }
 
+    /// The thread waited once more, and all these words are for other objects. Those for one that it waits
+    /// for from the same place do: the report tells places.
+    pub fn add_at_place(&self, caller: u64, what: u64, ns: u64) -> bool {
+        let is_its = self.caller.load(Relaxed) == caller && self.what.load(Relaxed) == what;
+        is_its && self.add(self.object.load(Relaxed), caller, what, ns)
+    }
+
     /// The recorder takes what came since the last time, if anything did: object, caller, what, how many and
     /// how long.
     ///
@@ -266,15 +275,16 @@ pub enum Kind {
     /// The thread that began the region goes on: all have done their parts. The number is 1 if the region has
     /// made tasks.
     Join = 13,
+    /// It has waited once, which is only counted: the number says for how many us.
+    Counted = 14,
 }
 
 impl Kind {
     /// Of a number.
     pub fn of(number: u8) -> Option<Self> {
         use Kind::*;
-        let all =
-            [Wait, Got, GaveUp, Took, Released, CondWait, CondBack, Arrived, Left, Fork, Begin, End, Join];
-        all.into_iter().find(|kind| *kind as u8 == number)
+        let locks = [Wait, Got, GaveUp, Took, Released, CondWait, CondBack, Arrived, Left, Counted];
+        locks.into_iter().chain([Fork, Begin, End, Join]).find(|kind| *kind as u8 == number)
     }
 }
 

@@ -119,7 +119,16 @@ impl Sink {
         // SAFETY: nothing is handled: the signal is ignored, and then as it was.
         let written = unsafe {
             let before = libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            let written = write(&mut self.to).and_then(|()| self.to.flush());
+            let written = match self.path {
+                Some(_) => write(&mut self.to),
+                // Standard error has no buffer, and would be asked for each word. One that is left behind by
+                // an error would be written again at the end.
+                None => {
+                    let mut all = Vec::new();
+                    write(&mut all).and_then(|()| self.to.write_all(&all))
+                }
+            };
+            let written = written.and_then(|()| self.to.flush());
             libc::signal(libc::SIGPIPE, before);
             written
         };

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 mod profiled;
 
 use profiled::{adds_up, cause, compile_by, folder, may_record, number, one, profiled, row, skip, wakeful};
@@ -36,6 +38,51 @@ fn a_straggler_at_a_barrier_by_page_faults() {
     assert_eq!((&seen["call"], &seen["place"]["name"]), (&"page fault".into(), &"touch_page".into()));
     let words = one(&records, "verdict")["words"].as_str().unwrap();
     assert!(words.contains("`slow` (") && words.contains("in a page fault in touch_page"), "{words}");
+}
+
+fn waits<'a>(records: &'a [Value], kind: &str) -> impl Iterator<Item = &'a Value> {
+    records.iter().filter(move |one| one["record"] == "waits" && one["kind"] == kind)
+}
+
+/// A thread that waits from more places than it can count apart until somebody reads that.
+#[test]
+fn what_is_only_counted_is_not_lost() {
+    let folder = folder();
+    let program = compile_by("cc", folder.path(), "sampled.c", &["-g"]);
+    let (records, status) = profiled(&[], &program, &["places", "150"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let all = one(&records, "profile");
+    // Where others have the processors, the profiler comes too late for what is told.
+    let (is_starved, counted) = (all["had"].as_f64() < Some(1.0), number(all, "waits_counted"));
+    assert!(is_starved || counted > 100 && number(all, "lost_events") * 4 < counted, "{all:#}");
+    let sum: u64 = waits(&records, "mutex").map(|row| number(row, "waits")).sum();
+    assert_eq!(sum, number(all, "waits_told") + number(all, "waits_counted"), "{all:#}");
+}
+
+#[test]
+fn barriers_make_nobody_sample_mutexes() {
+    let folder = folder();
+    let program = compile_by("cc", folder.path(), "sampled.c", &["-g"]);
+    let (records, status) = profiled(&[], &program, &["barriers", "100"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    assert!(number(row(&records, "barrier"), "estimated_ns") > 0, "{records:#?}");
+    let mutex = row(&records, "mutex");
+    assert!(number(mutex, "waits") > 10 && number(mutex, "estimated_ns") == 0, "{mutex:#}");
+}
+
+/// What was counted in the last moment of a process has the names that its process had.
+#[test]
+fn the_last_waits_of_a_process_have_names() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let program = compile_by("cc", folder.path(), "sampled.c", &["-g"]);
+    let (records, status) = profiled(&[], &program, &["children", "5"]);
+    assert_eq!(status, Some(0), "{records:#?}");
+    let names: Vec<&Value> = waits(&records, "mutex").map(|row| &row["place"]["name"]).collect();
+    let is_known = |name: &&Value| ["brief_section", "storm"].contains(&name.as_str().unwrap());
+    assert!(names.iter().all(is_known) && names.contains(&&"brief_section".into()), "{names:?}");
 }
 
 /// The holder of a mutex is blocked in a call.

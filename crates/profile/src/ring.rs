@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
 
 use abi::environment::PROFILE;
 use abi::profile::{
-    CONTROLS_AT, Control, EVENTS, EVENTS_AT, Event, FREE, Header, LastRelease, MAGIC, READY, RINGS, SIZE,
-    TAKEN, UNTOLD, UNTOLD_AT, Untold, VERSION,
+    CONTROLS_AT, Control, EVENTS, EVENTS_AT, Event, FREE, Header, Kind, LastRelease, MAGIC, READY, RINGS,
+    SIZE, TAKEN, UNTOLD, UNTOLD_AT, Untold, VERSION,
 };
 use linux::memory;
 
@@ -26,7 +26,7 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// A word with this process's number; 0 in a child that has not asked yet.
 static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
-/// [`Header::every`], for `around.c`.
+/// [`Header::every`], of which there are two, for `around.c`.
 #[unsafe(no_mangle)]
 static wakeful_profile_every: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
@@ -129,7 +129,7 @@ fn attach(path: &CStr) -> Option<()> {
         // A program that crashes does not write half a gigabyte of holes.
         memory::advise(base, SIZE, libc::MADV_DONTDUMP);
         PROCESS.store(page.cast(), Relaxed);
-        wakeful_profile_every.store((&raw const header.every).cast_mut(), Relaxed);
+        wakeful_profile_every.store(header.every.as_ptr().cast_mut(), Relaxed);
         // ORDER: Release, pairs with the Acquire in `note`; publishes PROCESS.
         BASE.store(base.cast(), Release);
         header.processes.fetch_add(1, Relaxed);
@@ -226,6 +226,13 @@ impl Own {
         true
     }
 
+    /// Where it counts waits that it does not tell; there are so many.
+    fn untold(&self, at: usize) -> &'static Untold {
+        let at = self.index * UNTOLD + (at & (UNTOLD - 1));
+        // SAFETY: below RINGS times UNTOLD, so it lies in the mapping, which stays. All of it are atomics.
+        unsafe { &*self.base.add(UNTOLD_AT).cast::<Untold>().add(at) }
+    }
+
     /// Makes an event of the last release.
     fn tell_release(&self) {
         if let Some(release) = self.control.take_back() {
@@ -275,16 +282,17 @@ extern "C" fn wakeful_profile_is_crowded() -> c_int {
 extern "C" fn wakeful_profile_untold(ns: u64, what: u32, object: usize, caller: usize) {
     let Some(own) = Own::get() else { return };
     let first = (object >> 4 ^ caller).wrapping_mul(0x9e37_79b9) >> 8;
-    for step in 0..UNTOLD {
-        let at = own.index * UNTOLD + ((first + step) & (UNTOLD - 1));
-        // SAFETY: below RINGS times UNTOLD, so it lies in the mapping, and all of it are atomics.
-        let untold = unsafe { &*own.base.add(UNTOLD_AT).cast::<Untold>().add(at) };
-        if untold.add(object as u64, caller as u64, what.into(), ns) {
-            own.control.has_untold.store(1, Release);
-            return;
-        }
+    let (object, caller, what) = (object as u64, caller as u64, u64::from(what));
+    let mut all = (0..UNTOLD).map(|step| own.untold(first + step));
+    if all.any(|words| words.add(object, caller, what, ns))
+        || (0..UNTOLD).any(|at| own.untold(at).add_at_place(caller, what, ns))
+    {
+        own.control.has_untold.store(1, Release);
+        return;
     }
-    own.control.dropped.fetch_add(1, Relaxed);
+    // BOUND: an hour.
+    let us = (ns / 1000).min(u32::MAX.into());
+    own.write(now_ns(), Kind::Counted as u64 | what | us << 32, object, caller);
 }
 
 /// The same at a time that is known.

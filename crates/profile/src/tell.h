@@ -17,7 +17,8 @@ enum { REGION = 7 << 8, TEAM = 8 << 8, CRITICAL = 9 << 8 };
 // The twins of SHARED, WRITER and MOST_EVERY there.
 enum { SHARED = 1 << 16, WRITER = 1 << 17, MOST_EVERY = 10 };
 
-// One wait of so many is told, as a power of two. It is there when `wakeful_profile_on` says so.
+// One wait of so many is told, as a power of two; then the same for barriers. They are there when
+// `wakeful_profile_on` says so.
 extern HIDDEN const uint32_t *wakeful_profile_every;
 extern HIDDEN int wakeful_profile_attach(void);
 extern HIDDEN uint32_t wakeful_profile_note(uint32_t what, uint32_t number, uintptr_t object,

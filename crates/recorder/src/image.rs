@@ -40,10 +40,19 @@ pub struct Section {
 impl Image {
     /// None if it is no ELF file, or is damaged.
     pub fn of(file: File) -> Option<Self> {
+        Self::read(file, true)
+    }
+
+    /// The same for names alone, without how functions keep their frames.
+    pub fn without_frames(file: File) -> Option<Self> {
+        Self::read(file, false)
+    }
+
+    fn read(file: File, with_frames: bool) -> Option<Self> {
         let cache = ReadCache::new(file.try_clone().ok()?);
         let object = object::File::parse(&cache).ok()?;
         let section = |name: &str| {
-            let section = object.section_by_name(name)?;
+            let section = object.section_by_name(name).filter(|_| with_frames)?;
             // What it says of its length is believed only so far.
             let data = section.compressed_file_range().ok()?;
             if data.uncompressed_size.max(data.compressed_size) > MOST_BYTES {

@@ -2,12 +2,13 @@
 //! Names for places: function, file and line, as far as a file or its debug file has them.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use addr2line::Loader;
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, ReadCache, SymbolIndex, SymbolKind};
 
 use crate::image::Image;
 use crate::made::Made;
@@ -50,9 +51,9 @@ enum Names {
     None,
     /// With lines, and what was inlined.
     Lines(Box<Loader>),
-    /// Names alone, by address: first byte, size, name. Nobody asks for the C library's lines, and to unpack
-    /// them takes longer than all else of a report.
-    Alone(Vec<(u64, u64, String)>),
+    /// Names alone. Nobody asks for the C library's lines, and to unpack them takes longer than all else of a
+    /// report.
+    Alone(Functions),
 }
 
 /// The C library's files begin so.
@@ -87,7 +88,7 @@ impl Symbols {
         let asked = address - u64::from(!is_exact && address > 0);
         let loader = match &known.names {
             Names::None => return vec![plain],
-            Names::Alone(names) => return vec![Frame { function: named(names, asked), ..plain }],
+            Names::Alone(names) => return vec![Frame { function: names.name(asked), ..plain }],
             Names::Lines(loader) => loader,
         };
         let mut frames = Vec::new();
@@ -135,11 +136,12 @@ fn demangled(name: &str) -> String {
 
 impl Known {
     fn open(file: &File, began: SystemTime) -> Option<Self> {
-        let image = file.open(began).and_then(Image::of)?;
+        let image = file.open(began).and_then(Image::without_frames)?;
         let apart = image.build_id.as_deref().and_then(debug_file);
         let names = match C_LIBRARY.iter().any(|name| file.name().starts_with(name)) {
             true => {
-                let alone = apart.and_then(|path| names(&path)).or_else(|| names(file.path()));
+                let alone =
+                    apart.and_then(|path| Functions::of(&path)).or_else(|| Functions::of(file.path()));
                 alone.map_or(Names::None, Names::Alone)
             }
             false => {
@@ -152,29 +154,49 @@ impl Known {
     }
 }
 
-/// The functions of a file, by their addresses; of several names for one, the plainest.
-fn names(path: &Path) -> Option<Vec<(u64, u64, String)>> {
-    let bytes = std::fs::read(path).ok()?;
-    let object = object::File::parse(&*bytes).ok()?;
-    let function = |symbol: object::Symbol<'_, '_>| {
-        let name = symbol.name().ok()?.split('@').next()?.to_owned();
-        let is_one = symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0;
-        is_one.then(|| (symbol.address(), symbol.size(), name))
-    };
-    let mut all: Vec<_> = object.symbols().filter_map(function).collect();
-    if all.is_empty() {
-        all = object.dynamic_symbols().filter_map(function).collect();
-    }
-    let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
-    all.sort_by_cached_key(|(address, _, name)| (*address, underscores(name), name.len(), name.clone()));
-    all.dedup_by_key(|(address, ..)| *address);
-    (!all.is_empty()).then_some(all)
+/// The functions of a file by their addresses: first byte, size, and number of the symbol. Only the names
+/// that somebody asks for are read.
+struct Functions {
+    file: fs::File,
+    all: Vec<(u64, u64, usize)>,
+    /// They are symbols for the dynamic linker: it has no others.
+    is_dynamic: bool,
 }
 
-fn named(names: &[(u64, u64, String)], asked: u64) -> Option<String> {
-    let at = names.partition_point(|(address, ..)| *address <= asked).checked_sub(1)?;
-    let (address, size, name) = &names[at];
-    (asked - address < *size).then(|| name.clone())
+impl Functions {
+    fn of(path: &Path) -> Option<Self> {
+        let file = fs::File::open(path).ok()?;
+        let cache = ReadCache::new(&file);
+        let object = object::File::parse(&cache).ok()?;
+        let function = |symbol: object::Symbol<'_, '_, &ReadCache<&fs::File>>| {
+            let is_one = symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0;
+            is_one.then(|| (symbol.address(), symbol.size(), symbol.index().0))
+        };
+        let mut all: Vec<_> = object.symbols().filter_map(function).collect();
+        let is_dynamic = all.is_empty();
+        if is_dynamic {
+            all = object.dynamic_symbols().filter_map(function).collect();
+        }
+        all.sort_unstable();
+        (!all.is_empty()).then_some(Self { file, all, is_dynamic })
+    }
+
+    /// Of several names for one function, the plainest.
+    fn name(&self, asked: u64) -> Option<String> {
+        let before = &self.all[..self.all.partition_point(|(address, ..)| *address <= asked)];
+        let (start, ..) = before.last()?;
+        let cache = ReadCache::new(&self.file);
+        let object = object::File::parse(&cache).ok()?;
+        let table = if self.is_dynamic { object.dynamic_symbol_table() } else { object.symbol_table() }?;
+        let name = |(_, _, index): &(u64, u64, usize)| {
+            let symbol = table.symbol_by_index(SymbolIndex(*index)).ok()?;
+            Some(symbol.name().ok()?.split('@').next()?.to_owned())
+        };
+        let here = before.iter().rev().take_while(|(address, ..)| address == start);
+        let names = here.filter(|(_, size, _)| asked - start < *size).filter_map(name);
+        let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
+        names.min_by_key(|name| (underscores(name), name.len(), name.clone()))
+    }
 }
 
 /// Where distributions put debug information that is not in the file itself.
@@ -220,6 +242,23 @@ mod tests {
     fn a_hash_is_left_away() {
         assert_eq!(without_hash("std::thread::sleep::h0123456789abcdef"), "std::thread::sleep");
         assert_eq!(without_hash("a::help"), "a::help");
+    }
+
+    /// Of the names of one function the plainest: as `write`, `__write` and `__libc_write` are one.
+    #[test]
+    fn the_c_librarys_functions_have_plain_names() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let is_it = |line: &&str| line.contains("/libc.so") || line.contains("/libc-2.");
+        // Another C library may be a part of the program.
+        let Some(line) = maps.lines().find(is_it) else { return };
+        let (base, path) = (line.split('-').next().unwrap(), line.split_whitespace().last().unwrap());
+        let functions = Functions::of(Path::new(path)).unwrap();
+        let own = libc::write as *const () as u64 - u64::from_str_radix(base, 16).unwrap();
+        let (start, size, _) = *functions.all.iter().find(|(start, ..)| *start == own).unwrap();
+        let name = |address| functions.name(address);
+        assert_eq!([name(start), name(start + size - 1)], [Some("write".into()), Some("write".into())]);
+        assert_ne!(name(start + size), Some("write".into()));
+        assert_eq!(name(0), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use launch::Launch;
 use launch::program::Obstacle;
@@ -186,6 +188,7 @@ impl Report {
         let there = linux::Processors::look();
         let summary = Summary {
             program: launch.name(),
+            signal: signal(profile.status),
             elapsed_ns: profile.elapsed_ns,
             threads: if is_hidden { 0 } else { known.max(profile.waited_ns.len() as u64) },
             threads_at_once: if is_hidden { 0 } else { profile.account.most_at_once as u64 },
@@ -243,6 +246,13 @@ impl Report {
         line(to, "verdict", &self.verdict)?;
         to.flush()
     }
+}
+
+/// Of a status of wait(2): "11 (SIGSEGV)".
+fn signal(status: i32) -> Option<String> {
+    let words = ExitStatus::from_raw(status).to_string();
+    let signal = words.strip_prefix("signal: ")?;
+    Some(signal.trim_end_matches(" (core dumped)").into())
 }
 
 fn threads(profile: &Profile) -> Vec<One> {
@@ -493,6 +503,13 @@ mod tests {
         // A team's share is one of its own time.
         let row = RegionRow { team_ns: 4_000, elapsed_ns: 1_000, threads: 1.1, ..RegionRow::default() };
         assert_eq!(row.share(3_600), 0.9);
+    }
+
+    #[test]
+    fn a_signal_has_its_name() {
+        let core = 0x80;
+        assert_eq!(signal(libc::SIGSEGV | core), Some("11 (SIGSEGV)".into()));
+        assert_eq!([signal(libc::SIGINT), signal(3 << 8)], [Some("2 (SIGINT)".into()), None]);
     }
 
     #[test]

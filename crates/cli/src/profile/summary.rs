@@ -6,6 +6,8 @@ use serde::Serialize;
 #[derive(Clone, Default, Serialize)]
 pub struct Summary {
     pub program: String,
+    /// The signal that ended it, if one did.
+    pub signal: Option<String>,
     pub elapsed_ns: u64,
     /// All that there were, and most at one time; the latter is 0 if nobody knows.
     pub threads: u64,

@@ -9,7 +9,7 @@ use recorder::symbols::MADE;
 
 use super::report::{One, RegionRow, Report, Row};
 use super::summary::Summary;
-use super::verdict::{gained, others};
+use super::verdict::{gained, others, some};
 use crate::format::{grouped, ns, percent, plain, whole};
 use crate::recorded::cut;
 
@@ -45,12 +45,16 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 /// How long it took, and with how much.
 pub fn head(summary: &Summary) -> String {
     let time = ns(summary.elapsed_ns);
+    let ended = match &summary.signal {
+        Some(signal) => format!(". Signal {signal} ended it, and the report ends there"),
+        None => String::new(),
+    };
     if summary.is_hidden {
-        return format!("took {time}; its threads and their times are hidden from this user");
+        return format!("took {time}; its threads and their times are hidden from this user{ended}");
     }
     let plural = if summary.threads == 1 { "" } else { "s" };
     let (threads, used) = (grouped(summary.threads), average(summary));
-    format!("took {time}, {threads} thread{plural}{used}{}", room(summary))
+    format!("took {time}, {threads} thread{plural}{used}{}{ended}", room(summary))
 }
 
 /// BOUND: the average of a shorter time says nothing.
@@ -132,9 +136,9 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
         let share = percent(last.rounds as f64 / row.rounds as f64);
         let name = if last.name.is_empty() { "thread" } else { &last.name };
         words.push(format!(
-            "`{name}` ({}) came last in {share} of {} rounds",
+            "`{name}` ({}) came last in {share} of {}",
             last.thread,
-            grouped(row.rounds)
+            some(row.rounds, "round")
         ));
     }
     // At the end: names without symbols are long, and the line is cut.
@@ -274,7 +278,8 @@ pub fn remarks(report: &Report) -> Vec<String> {
         say("name+0x..: that file has no symbols; build with them, or do not strip it.");
     }
     if without_name().any(|row| row.place.module == MADE) {
-        say("[no file]+0x..: code that was made while the program ran, and no /tmp/perf-PID.map names it.");
+        say("[no file]+0x..: code that was made while the program ran, and no /tmp/perf-PID.map names it. \
+             Have it written, as by `node --perf-basic-prof` or `python3 -X perf`.");
     }
     if summary.lost_events + summary.untold > 0 || summary.threads_without_ring > 0 {
         say(&format!(

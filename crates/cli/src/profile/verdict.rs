@@ -147,8 +147,7 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
             waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name, told.is_bounded()), &told)
         })
     });
-    let (cause, words, advice) = first.unwrap_or_else(|| nothing(&told));
-    let (mut words, advice) = foreign_first(&told, words, advice);
+    let (cause, mut words, advice) = beside(&told, first.unwrap_or_else(|| nothing(&told)));
     words += &left(summary);
     let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
     Verdict { cause, words, advice, gains, waited, others }
@@ -251,7 +250,7 @@ fn thread(name: &str, number: u32) -> String {
     if name.is_empty() { format!("thread {number}") } else { format!("`{name}` ({number})") }
 }
 
-fn some(count: u64, what: &str) -> String {
+pub fn some(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
@@ -260,33 +259,40 @@ fn left(summary: &Summary) -> String {
     let after = ns(summary.elapsed_ns);
     match summary.processes_left {
         0 => String::new(),
-        1 => {
-            format!(" A process that it started still runs: its waits after {after} are not in this report.")
-        }
+        1 => format!(
+            " A process that it started still runs: its waits after {after} are not in this report. Start it \
+             in the foreground to have them."
+        ),
         many => format!(
-            " {many} processes that it started still run: their waits after {after} are not in this report."
+            " {many} processes that it started still run: their waits after {after} are not in this report. \
+             Start them in the foreground to have them."
         ),
     }
 }
 
-/// What other programs took comes before all else: no lock gives that back.
-fn foreign_first(told: &Told, words: String, advice: String) -> (String, String) {
+/// What other programs took comes first where it is more than what was waited: no lock gives that back.
+fn beside(told: &Told, (cause, words, advice): Said) -> Said {
     let summary = told.summary;
-    let Some(share) = summary.foreign() else { return (words, advice) };
+    let Some(share) = summary.foreign() else { return (cause, words, advice) };
     let (which, them) = match summary.processors {
         1 => ("of the processor on which the threads ran".into(), "it"),
         many => (format!("of the {many} processors"), "them"),
     };
     let had =
         summary.had.map_or(String::new(), |had| format!(" It got {had:.2} of {them} when it wanted all."));
-    let words = format!(
-        "other programs had {} {which}, while this one wanted {them}.{had} Then, {words}",
-        percent(share)
-    );
-    let first = "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight: \
-                 that comes before its locks.";
-    let advice = if advice.is_empty() { first.into() } else { format!("{first} {advice}") };
-    (words, advice)
+    let others = format!("ther programs had {} {which}, while this one wanted {them}.{had}", percent(share));
+    let stop = "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight";
+    let is_first = match cause {
+        "nothing" | "unknown" => true,
+        "vain" | "throttled" => false,
+        _ => summary.foreign_ns > Some(told.total_ns),
+    };
+    if !is_first {
+        return (cause, format!("{words} O{others}"), format!("{advice} {stop}."));
+    }
+    let first = format!("{stop}: that comes before its locks.");
+    let advice = if advice.is_empty() { first } else { format!("{first} {advice}") };
+    (cause, format!("o{others} Then, {words}"), advice)
 }
 
 fn throttled(told: &Told) -> Option<Said> {

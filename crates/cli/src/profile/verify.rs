@@ -15,6 +15,8 @@ use crate::recorded::line;
 /// BOUND: pairs of runs, the fewest that are judged; and one pair before them.
 const PAIRS: usize = 5;
 const WARM_UPS: usize = 1;
+/// BOUND: a difference below this is none. Two series of plain runs differ by as much.
+const NOISE: f64 = 0.03;
 
 /// What was measured.
 #[derive(Serialize)]
@@ -83,7 +85,10 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         return Verified { at_most, gain: None, low: None, high: None, pairs, words };
     };
     let (gain, low, high) = (ratio.median, ratio.low, ratio.high);
-    let finding = match it.verdict {
+    // Of five pairs without a difference, all are on one side of 1 in each sixteenth series.
+    let is_noise = (gain - 1.0).abs() <= (high - low).max(NOISE);
+    let verdict = if is_noise { Measured::NoDifference } else { it.verdict };
+    let finding = match verdict {
         Measured::Faster => "faster beyond the spread",
         Measured::Slower => "slower beyond the spread",
         _ => "no difference beyond the spread",
@@ -92,7 +97,7 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
          {pairs} pairs in turns: {finding}."
     );
-    words += meant(it.verdict, at_most, (low, high));
+    words += meant(verdict, at_most, (low, high));
     Verified { at_most, gain: Some(gain), low: Some(low), high: Some(high), pairs, words }
 }
 
@@ -150,6 +155,13 @@ mod tests {
         for (bound, said) in [(Some(1.5), "Do not use it here: the bound"), (None, "Do not use it here.")] {
             let words = judged(bound, &it).words;
             assert!(words.contains(said), "{words}");
+        }
+        // All pairs are slower, by less than they spread, or by next to nothing.
+        for walls in [[1.02, 1.01, 1.04, 1.02, 1.03], [1.02; PAIRS]] {
+            let it = judge(runs([1.0; PAIRS], end), runs(walls, end), true);
+            let words = judged(Some(1.5), &it).words;
+            assert!(words.contains("pairs in turns: no difference beyond the spread."), "{words}");
+            assert!(!words.contains("Do not use it"), "{words}");
         }
         let it = judge(runs([1.3, 1.2, 1.2, 1.3, 1.2], end), runs([1.0; PAIRS], end), true);
         let words = judged(None, &it).words;

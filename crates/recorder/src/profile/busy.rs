@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long each processor was busy, whoever had it: `/proc/stat`.
 //!
-//! The kernel counts in ticks of 10 ms, and whom a tick finds has all of it. Where the file is hidden, nobody
-//! knows.
+//! The kernel counts in ticks of 10 ms, and whom a tick finds has all of it. So nobody knows it of a short
+//! time, nor where the file is hidden.
 
 use std::fs;
 
 use crate::fast::HashMap;
+
+/// BOUND: in a shorter time there are too few ticks.
+const LEAST_NS: u64 = 100_000_000;
 
 /// By processor, in ns since the machine began.
 #[derive(Debug, Default)]
@@ -32,8 +35,12 @@ impl Busy {
         Self(text.lines().filter_map(processor).collect())
     }
 
-    /// These processors together, since an earlier look. None if one of them was not there.
-    pub fn since(&self, then: &Self, processors: &[u32]) -> Option<u64> {
+    /// These processors together, since an earlier look, which was so long ago. None if one of them was not
+    /// there.
+    pub fn since(&self, then: &Self, processors: &[u32], elapsed_ns: u64) -> Option<u64> {
+        if elapsed_ns < LEAST_NS {
+            return None;
+        }
         let one = |number: &u32| Some(self.0.get(number)?.saturating_sub(*then.0.get(number)?));
         processors.iter().map(one).sum()
     }
@@ -48,8 +55,9 @@ mod tests {
         let first = "cpu  9 9 9 9\ncpu0 10 1 5 1000 7 0 2 1 0 0\ncpu1 1 0 0 5 0 0 0 0 0 0\nintr 5 6\n";
         let last = "cpu  9 9 9 9\ncpu0 20 1 5 2000 9 0 4 2 0 0\ncpu1 1 0 0 9 0 0 0 0 0 0\nintr 7 7\n";
         let (first, last) = (Busy::parse(first, 10), Busy::parse(last, 10));
-        assert_eq!(last.since(&first, &[0]), Some(130));
-        assert_eq!((last.since(&first, &[0, 1]), last.since(&first, &[1])), (Some(130), Some(0)));
-        assert_eq!((last.since(&first, &[2]), Busy::default().since(&first, &[0])), (None, None));
+        let since = |processors: &[u32]| last.since(&first, processors, LEAST_NS);
+        assert_eq!([since(&[0]), since(&[0, 1]), since(&[1])], [Some(130), Some(130), Some(0)]);
+        assert_eq!((since(&[2]), Busy::default().since(&first, &[0], LEAST_NS)), (None, None));
+        assert_eq!(last.since(&first, &[0], LEAST_NS / 2), None, "too short");
     }
 }

@@ -60,6 +60,14 @@ pub struct Untold {
     pub ns: u64,
 }
 
+impl Untold {
+    /// One of [`Kind::Counted`].
+    pub fn of(event: &Event) -> Self {
+        let Event { process, thread, class, object, caller, number, .. } = *event;
+        Self { process, thread, class, object, caller, count: 1, ns: u64::from(number) * 1000 }
+    }
+}
+
 /// The file.
 pub struct Events {
     file: File,
@@ -187,9 +195,10 @@ impl Events {
         most
     }
 
-    /// One wait of so many is told from now on, as a power of two.
-    pub fn tell_each(&self, every: u32) {
-        self.header().every.store(every.min(MOST_EVERY), Relaxed);
+    /// One wait of so many is told from now on, as a power of two; and of those at barriers.
+    pub fn tell_each(&self, every: [u32; 2]) {
+        let words = self.header().every.iter().zip(every);
+        words.for_each(|(word, every)| word.store(every.min(MOST_EVERY), Relaxed));
     }
 
     /// Takes what was counted and not told.
@@ -259,10 +268,11 @@ impl Events {
         self.dropped + here.sum::<u64>()
     }
 
-    /// The same, and releases that were told and maybe taken back: what threads wrote, and nobody reads.
-    pub fn untaken(&self) -> u64 {
+    /// Releases that were told and maybe taken back, and what found no room: what threads wrote, and nobody
+    /// reads.
+    pub fn untaken(&self) -> (u64, u64) {
         let releases = (0..self.used).map(|ring| u64::from(self.control(ring).releases.load(Relaxed)));
-        self.dropped() + releases.sum::<u64>()
+        (releases.sum(), self.dropped())
     }
 
     /// Processes that write here, or did.
@@ -411,6 +421,16 @@ mod tests {
         events.control(1).has_untold.store(1, Relaxed);
         events.drain_untold(|one| all.push(one));
         assert_eq!((all[1].object, all[1].count, all[1].ns), (32, 1, 7));
+        // Another lock of the same place, where there is no room for it; and one of another place.
+        assert!(words.add(32, 4, what, 7) && !words.add(48, 4, what, 1));
+        assert!(words.add_at_place(4, what, 9) && !words.add_at_place(5, what, 9));
+        events.control(1).has_untold.store(1, Relaxed);
+        events.drain_untold(|one| all.push(one));
+        assert_eq!((all[2].object, all[2].count, all[2].ns), (32, 2, 16));
+        let word = Kind::Counted as u64 | what | 5 << 32;
+        let one = parse([1, 48, 5, word], 5, 6).unwrap();
+        let one = Untold::of(&one);
+        assert_eq!((one.object, one.caller, one.count, one.ns), (48, 5, 1, 5_000));
     }
 
     const RELEASED: u64 = Kind::Released as u64 | (Class::Spin as u64) << 8;

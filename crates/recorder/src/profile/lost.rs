@@ -8,11 +8,15 @@ use std::collections::BTreeMap;
 
 use super::history::{Did, History};
 use super::waits::{Piece, Whom};
+use crate::fast::HashMap;
 use abi::profile::Class;
 
 /// BOUND: stretches that are kept apart. The older half is added up, and what comes there later is added
 /// without a look: so a sum may be too great, and never too small.
 const MOST: usize = 1 << 16;
+/// BOUND: the same for one thread that may yet wait, and such threads. Others are taken to.
+const MOST_OF_ONE: usize = 1 << 10;
+const MOST_THREADS: usize = 512;
 
 /// Stretches of time, of which none is counted twice.
 #[derive(Debug, Default)]
@@ -44,16 +48,29 @@ impl Union {
         }
         self.stretches.insert(from_ns, to_ns);
         if self.stretches.len() > MOST {
-            self.close();
+            self.close(MOST / 2);
         }
     }
 
-    fn close(&mut self) {
-        let Some(&middle_ns) = self.stretches.keys().nth(MOST / 2) else { return };
+    /// Together with another one.
+    fn add_all(&mut self, other: &Self) {
+        self.sum_ns += other.sum_ns;
+        other.stretches.iter().for_each(|(from_ns, to_ns)| self.add(*from_ns, *to_ns));
+    }
+
+    /// Adds up so many of the older ones.
+    fn close(&mut self, many: usize) {
+        let Some(&middle_ns) = self.stretches.keys().nth(many) else { return };
         let newer = self.stretches.split_off(&middle_ns);
         let older = std::mem::replace(&mut self.stretches, newer);
         self.sum_ns += older.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum::<u64>();
         self.closed_ns = middle_ns;
+    }
+
+    fn shorten(&mut self) {
+        if self.stretches.len() > MOST_OF_ONE {
+            self.close(MOST_OF_ONE / 2);
+        }
     }
 
     fn total_ns(&self) -> u64 {
@@ -67,6 +84,9 @@ pub(super) struct Losing {
     preempted: Union,
     behind_own: Union,
     late: Union,
+    /// By thread: the time in which it had the processor of one that was waited for. It has waited for
+    /// nothing yet.
+    behind: HashMap<u32, Union>,
 }
 
 /// For how long of the program's time somebody waited at a lock or a barrier for this reason.
@@ -82,8 +102,8 @@ pub struct Lost {
 }
 
 impl Losing {
-    /// A semaphore or a condition variable may wait for work, which is nobody's fault. `waits`: does the
-    /// thread wait for anything, now and then?
+    /// A semaphore or a condition variable may wait for work, which is nobody's fault. `waits`: has the
+    /// thread waited for anything so far? At the first round of a barrier, nobody has.
     pub fn piece(&mut self, piece: &Piece, history: &History, waits: impl Fn(u32) -> bool) {
         if matches!(piece.key.class, Class::Semaphore | Class::Cond) {
             return;
@@ -98,16 +118,24 @@ impl Losing {
                     }
                     if did == Did::Behind {
                         self.behind_own.add(from_ns, to_ns);
-                        if waits(by) {
-                            self.late.add(from_ns, to_ns);
-                        }
+                        self.late(by, waits(by)).add(from_ns, to_ns);
+                        self.behind.get_mut(&by).into_iter().for_each(Union::shorten);
                     }
                 });
             }
         }
     }
 
-    pub fn finish(&self) -> Lost {
+    /// Where the time counts in which that thread had somebody's processor.
+    fn late(&mut self, thread: u32, waits: bool) -> &mut Union {
+        let is_full = self.behind.len() >= MOST_THREADS && !self.behind.contains_key(&thread);
+        if waits || is_full { &mut self.late } else { self.behind.entry(thread).or_default() }
+    }
+
+    /// `waits`: has the thread waited at all?
+    pub fn finish(mut self, waits: impl Fn(u32) -> bool) -> Lost {
+        let behind = std::mem::take(&mut self.behind);
+        behind.iter().filter(|(thread, _)| waits(**thread)).for_each(|(_, time)| self.late.add_all(time));
         Lost {
             preempted_ns: self.preempted.total_ns(),
             behind_own_ns: self.behind_own.total_ns(),
@@ -145,12 +173,51 @@ mod tests {
         for (waiter, changed_ns) in [(8, 40), (9, 0)] {
             let mut losing = Losing::default();
             losing.piece(&piece(Whom::Thread(7)), &history, |thread| thread == waiter);
-            let lost = losing.finish();
+            let lost = losing.finish(|_| false);
             assert_eq!((lost.preempted_ns, lost.behind_own_ns), (40, 40));
             assert_eq!(lost.behind_waiters_or_free_ns, changed_ns);
-            losing.piece(&piece(Whom::Free), &history, |_| false);
-            assert_eq!(losing.finish().behind_waiters_or_free_ns, 50);
         }
+        let mut losing = Losing::default();
+        losing.piece(&piece(Whom::Thread(7)), &history, |_| true);
+        losing.piece(&piece(Whom::Free), &history, |_| false);
+        assert_eq!(losing.finish(|_| false).behind_waiters_or_free_ns, 50);
+    }
+
+    /// As all threads at a barrier of one round.
+    #[test]
+    fn a_thread_that_waits_later_is_one_that_waits() {
+        let mut history = History::default();
+        let at = |time_ns, what| Record { process: 1, thread: 7, time_ns, what };
+        [at(0, What::In), at(10, What::Preempted)].iter().for_each(|record| history.apply(record));
+        history.is_behind(7, 8, 10);
+        let key = Key { image: 1, object: 16, class: Class::Barrier };
+        for (waiter, changed_ns) in [(8, 40), (9, 0)] {
+            let mut losing = Losing::default();
+            // It has waited when the second one is told, and that was at the same time.
+            for has_waited in [false, true] {
+                let whom = Whom::Thread(7);
+                let piece = Piece { key, site: 0, from_ns: 0, to_ns: 50, waiters: 1, whom };
+                losing.piece(&piece, &history, |thread| has_waited && thread == waiter);
+            }
+            assert_eq!(losing.finish(|thread| thread == waiter).behind_waiters_or_free_ns, changed_ns);
+        }
+    }
+
+    #[test]
+    fn many_threads_that_never_wait_take_bounded_memory() {
+        let mut losing = Losing::default();
+        for thread in 0..2 * MOST_THREADS as u32 {
+            losing.late(thread, false).add(0, 10);
+        }
+        assert_eq!(losing.behind.len(), MOST_THREADS);
+        let mut one = Union::default();
+        let many = 3 * MOST_OF_ONE as u64;
+        for at in 0..many {
+            one.add(at * 10, at * 10 + 4);
+            one.shorten();
+        }
+        assert!(one.stretches.len() <= MOST_OF_ONE);
+        assert_eq!(one.total_ns(), many * 4);
     }
 
     #[test]

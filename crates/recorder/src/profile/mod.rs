@@ -25,12 +25,12 @@ mod regions;
 pub mod timeline;
 mod waits;
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, SystemTime};
 
 pub use abi::profile::Class;
+use abi::profile::Kind;
 pub use blocked::Seen;
 pub use history::{Did, Split};
 pub use live::{Now, Waiting};
@@ -178,10 +178,10 @@ pub struct Profiling {
     names: HashMap<u32, String>,
     batch: Vec<Item>,
     /// What was only counted, and when it was read.
-    counted: VecDeque<(u64, Untold)>,
+    counted: Vec<(u64, Untold)>,
     taken: u64,
     /// Of them: such as a sample has fewer of.
-    sampled: u64,
+    sampled: cost::Both<u64>,
     records: u64,
     from_ns: u64,
     busy: Busy,
@@ -267,9 +267,9 @@ impl Profiling {
             next_image: 0,
             names: HashMap::default(),
             batch: Vec::new(),
-            counted: VecDeque::new(),
+            counted: Vec::new(),
             taken: 0,
-            sampled: 0,
+            sampled: [0; 2],
             records: 0,
             from_ns: now_ns(),
             busy: Busy::default(),
@@ -323,7 +323,7 @@ impl Profiling {
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
             let took_ns = crate::recording::own_ns() - before_ns;
-            let others = self.records + self.taken - self.sampled;
+            let others = self.records + self.taken - self.sampled.iter().sum::<u64>();
             self.cost.took(took_ns, self.sampled, others, self.events.untaken());
             if let Some(status) = ended {
                 break status;
@@ -369,14 +369,16 @@ impl Profiling {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
         }
         let used = self.processors.used();
-        let busy_ns = Busy::look().since(&self.busy, &used);
+        let busy_ns = Busy::look().since(&self.busy, &used, to_ns - from_ns);
         let (wanted_ns, had_ns) = self.account.wanted_ns(used.len() as u32);
         let (is_known, run_ns) = (self.rings.is_ok(), self.account.run_ns());
+        let waited_ns = self.waits.threads;
+        let lost = self.losing.finish(|thread| waited_ns.contains_key(&thread));
         Profile {
             account: self.account,
             objects: self.waits.objects,
-            waited_ns: self.waits.threads,
-            lost: self.losing.finish(),
+            waited_ns,
+            lost,
             regions: self.regions.finish(to_ns, &mut self.waits.over, &self.history),
             timeline: self.timeline,
             longest: self.waits.longest.map(Longest::finish).unwrap_or_default(),
@@ -423,7 +425,7 @@ impl Profiling {
         if let Ok(rings) = &mut self.rings {
             rings.drain(|record, processor| batch.push(Item::Record(record, processor)));
         }
-        self.untold(now_ns(), horizon_ns);
+        self.untold(now_ns());
         let batch = &mut self.batch;
         batch.sort_by_key(Item::time_ns);
         let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
@@ -436,6 +438,7 @@ impl Profiling {
                 Item::Event(event) => self.event(&event),
             }
         }
+        self.place_counted(|then_ns, _| then_ns < horizon_ns);
         if horizon_ns != u64::MAX {
             self.waits.settle(horizon_ns, &self.history);
             self.pieces();
@@ -505,6 +508,7 @@ impl Profiling {
             }
             What::Named { by_exec: true, name } => {
                 self.programs += u32::from(!name.starts_with(OWN_NAME));
+                self.place_counted(|then_ns, process| process == record.process && then_ns < record.time_ns);
                 self.helped.remove(&record.process);
                 self.maps.cleared(record.process);
                 self.images.remove(&record.process);
@@ -520,6 +524,7 @@ impl Profiling {
             timeline.record(record);
         }
         if record.what == What::Exited && !self.account.is_alive(record.process) {
+            self.place_counted(|_, process| process == record.process);
             self.helped.remove(&record.process);
             self.maps.cleared(record.process);
             self.images.remove(&record.process);
@@ -540,22 +545,24 @@ impl Profiling {
         (image, site)
     }
 
-    /// Takes what was only counted. Where the place is known, its process may be about to end. Where it is
-    /// not, its process may be new: then the records come first.
-    fn untold(&mut self, now_ns: u64, horizon_ns: u64) {
-        let mut known = Vec::new();
+    /// Takes what was only counted. Where the place is not known, its process may be new: then the records
+    /// come first. Without them /proc is asked, as long as the process is there.
+    fn untold(&mut self, now_ns: u64) {
         let (images, sites, counted) = (&self.images, &self.sites.known, &mut self.counted);
+        let has_records = self.rings.is_ok();
         self.events.drain_untold(|one| {
             let image = images.get(&one.process);
-            match image.is_some_and(|image| sites.contains_key(&(*image, one.caller))) {
-                true => known.push(one),
-                false => counted.push_back((now_ns, one)),
-            }
+            let is_known = image.is_some_and(|image| sites.contains_key(&(*image, one.caller)));
+            counted.push((if is_known || !has_records { 0 } else { now_ns }, one));
         });
-        while let Some((_, one)) = self.counted.pop_front_if(|(then_ns, _)| *then_ns < horizon_ns) {
-            known.push(one);
-        }
-        for one in known {
+        self.place_counted(|then_ns, _| then_ns == 0);
+    }
+
+    /// Finds the places of what was only counted, by when it was read and whose it is.
+    fn place_counted(&mut self, is_meant: impl Fn(u64, u32) -> bool) {
+        let is_meant = |(then_ns, one): &mut (u64, Untold)| is_meant(*then_ns, one.process);
+        let meant: Vec<_> = self.counted.extract_if(.., is_meant).collect();
+        for (_, one) in meant {
             let (image, site) = self.place(one.process, one.caller);
             self.waits.untold(&one, image, site);
         }
@@ -564,8 +571,12 @@ impl Profiling {
     fn event(&mut self, event: &Event) {
         self.taken += 1;
         self.taken_helped += u64::from(self.helped.contains(&event.process));
-        self.sampled += u64::from(event.class.can_be_sampled());
         let (image, site) = self.place(event.process, event.caller);
+        if event.kind == Kind::Counted {
+            self.waits.untold(&Untold::of(event), image, site);
+            return;
+        }
+        self.sampled[usize::from(event.class.is_barrier())] += u64::from(event.class.can_be_sampled());
         self.waits.apply(event, image, site, &self.history);
         if let Some(timeline) = &mut self.timeline {
             let over = self.waits.over.iter().map(|(thread, ..)| *thread);

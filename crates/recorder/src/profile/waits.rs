@@ -332,6 +332,8 @@ impl Waits {
                     object.arrived.push((thread, now_ns));
                 }
             }
+            // See `untold`.
+            Kind::Counted => {}
             Kind::Left => self.left(thread, now, history),
             Kind::Join => self.joined(thread, now, history),
         }

@@ -123,8 +123,8 @@ fn shorter_sections_gain_what_the_processors_allow() {
     let beside = (Some(300), Some(0.7));
     let one = Summary { processors: 1, run_ns: 700, foreign_ns: beside.0, had: beside.1, ..summary.clone() };
     let advice = of(&one, std::slice::from_ref(&long), "prog").advice;
-    let words = "Both gain at most 2.0 x: the program kept 0.70 of 1.40 processors busy.";
-    assert!(advice.ends_with(words), "{advice}");
+    let words = "Both gain at most 2.0 x: the program kept 0.70 of 1.40 processors busy. Stop the other";
+    assert!(advice.contains(words), "{advice}");
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
     assert!(advice.ends_with("at most 1.5 x: the program kept 1.00 of 1.50 processors busy."), "{advice}");
@@ -274,7 +274,7 @@ fn who_does_not_wait_is_told_so() {
 }
 
 #[test]
-fn what_other_programs_had_comes_first_and_bounds_the_gain() {
+fn what_other_programs_had_bounds_the_gain_and_comes_first_if_it_is_more() {
     let lock = row(Class::Mutex, |row| row.free_ns = 600);
     let lock = std::slice::from_ref(&lock);
     let base = Summary { processors: 2, run_ns: 800, waited_behind_waiters_or_free_ns: 600, ..summary() };
@@ -304,6 +304,21 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
         assert!(verdict.words.starts_with("75 %"), "{}", verdict.words);
         assert_eq!(verdict.gains[0].at_most, 2.5);
     }
+    // More was waited: that comes first.
+    let less = Summary { foreign_ns: Some(500), had: Some(1.5), ..base };
+    let verdict = of(&less, lock, "prog");
+    assert!(verdict.words.starts_with("75 % of thread time was waiting"), "{}", verdict.words);
+    let words = " Other programs had 25 % of the 2 processors, while this one wanted them. It got 1.50 of \
+                 them when it wanted all.";
+    assert!(verdict.words.ends_with(words), "{}", verdict.words);
+    assert!(
+        verdict.advice.ends_with(
+            " Stop the other programs, or give this one more, by nice(1), a \
+        cpuset or a cgroup's weight."
+        ),
+        "{}",
+        verdict.advice
+    );
     // Without any lock, too.
     let verdict = of(&beside, &[], "prog");
     assert!(verdict.words.starts_with("other programs had 60 %"), "{}", verdict.words);
@@ -315,7 +330,7 @@ fn what_other_programs_had_comes_first_and_bounds_the_gain() {
     let verdict = of(&quota, lock, "prog");
     assert!(!verdict.words.contains("other programs"), "{}", verdict.words);
     let less = Summary { quota_milli: Some(1_500), ..quota };
-    assert!(of(&less, lock, "prog").words.contains("other programs"));
+    assert!(of(&less, lock, "prog").words.contains("Other programs"));
     let one = Summary { processors: 1, foreign_ns: Some(600), ..beside.clone() };
     let words = of(&one, &[], "prog").words;
     assert!(
