@@ -11,10 +11,10 @@
 //! that has found out.
 //!
 //! # Protocol
-//! - C1. Cancel: raise the word to that of this fiber, then G1 of `token.rs`. It never falls, so a handle of
-//!   a fiber that was here before does nothing to this one.
+//! - C1. Cancel: raise the word to that of this fiber, then make it ready (G1 or G2 of `token.rs`). It never
+//!   falls, so a handle of a fiber that was here before does nothing to this one.
 //! - C2. At a point: if the word is this fiber's, take the 1 away and unwind. A point that waits looks after
-//!   each token. So it finds C1, or takes the token of G1 and looks again.
+//!   each token. So it finds C1, or is made ready, or takes the token of G2, and looks again.
 //!
 //! Each cancellation is delivered once. So code after `catch_unwind` waits as before. A destructor that it
 //! runs waits as in a panic: it blocks the kernel thread, whose seat goes to another.

@@ -316,6 +316,8 @@ impl Carrier {
         runtime.rouse(runtime.seats.lie_down(self.index));
         let mine = !self.inbox.is_empty();
         if (mine || runtime.has_work()) && runtime.seats.get_up(self.index, mine) {
+            // It may have been roused meanwhile, and has come.
+            self.roused.store(0, Relaxed);
             return self.is_seated();
         }
         self.sleep();
@@ -527,7 +529,9 @@ impl Carrier {
             return false;
         }
         let leaves = |other: &Self| record.abode.leave(&self.residents, &other.residents, other.index);
-        let other = self.runtime.newcomer(self.index).or_else(|| self.runtime.sleeper_for(self));
+        let newcomer = self.runtime.newcomer(self.index);
+        let fewer = newcomer.filter(|other| other.residents.count() < self.residents.count());
+        let other = fewer.or_else(|| self.runtime.sleeper_for(self));
         let left = other.is_some_and(leaves);
         if left {
             record.runtime.ready(fiber);

@@ -35,8 +35,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// BOUND: a carrier that was roused so long ago is not taken for one that is about to run.
 const COMES_NS: u64 = 200_000;
-/// BOUND: the same where low fibers have the processors. It gets one of those at last, and to be made takes a
-/// new carrier longer.
+/// BOUND: the same where there is a runtime of low fibers. It gets one of their processors at last, and to be
+/// made takes a new carrier longer.
 const COMES_FIRST_NS: u64 = 10 * COMES_NS;
 
 /// What becomes of the seat of a carrier that blocks in the kernel.

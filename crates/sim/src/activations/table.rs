@@ -88,7 +88,7 @@ impl Alone {
         let (mine, other) = (&self.tokens[me], &self.tokens[1 - me]);
         // unpark
         upcall::calls(1);
-        let _first_time = other.unpark();
+        let was_parked = other.unpark();
         // park
         upcall::calls(1);
         if !mine.take_unpark() && !mine.take() {
@@ -98,9 +98,9 @@ impl Alone {
             if !self.seats.holds(0) || self.seats.wanted() {
                 fail("the seat is gone".into());
             }
-            // The carrier's next fiber, and the switch to it: it takes its token.
+            // The carrier's next fiber, and the switch to it: it takes its token, if it was given one (G2).
             upcall::calls(2);
-            if !other.take() || !other.take_unpark() {
+            if !was_parked && !other.take() || !other.take_unpark() {
                 fail("a token is lost".into());
             }
         }

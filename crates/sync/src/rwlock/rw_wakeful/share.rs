@@ -16,12 +16,13 @@
 //!
 //! While the lock is for one alone, arrivals go into line at once, and the front naps for a turn.
 //!
-//! VERSION counts modulo 64. If the pace exceeds `TOLD` uses between two H2, threads seldom meet, or one had
-//! no processor. That says nothing, and is left out. On more than `FEW` processors nothing is learned.
+//! VERSION counts modulo 64. If the pace makes more than `TOLD` uses between two H2, the difference cannot be
+//! told, and is left out: threads seldom meet, or one had no processor, or a use costs three times as much.
 //!
 //! A pace below `HOT` is not compared: threads share such a lock. It would come out too high, because a front
 //! that sees no use tells nothing. Beside other programs a hot lock is for one alone: there processor time is
-//! short, and sharing takes more of it for each section.
+//! short, and sharing takes more of it for each section. So it is on more than `FEW` processors: there nothing
+//! is learned.
 //!
 //! Why it is so, and what it gains: `docs/design/rwlock.md`.
 
@@ -52,7 +53,7 @@ const UNIT: u32 = 4;
 /// What the lock gained by sharing, in uses, if it was used so often and `alone` is what the pace makes. The
 /// uses are known modulo 64 only.
 fn gained(uses: u32, alone: u32) -> i32 {
-    let less = VERSIONS - TOLD;
+    let less = TOLD - COUNTED;
     (uses.wrapping_sub(alone).wrapping_add(less) % VERSIONS) as i32 - less as i32
 }
 
@@ -81,13 +82,18 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         front & ALONE == 0 && front & SINCE != 0 && ms_since(front, now) <= limits::SHARED_MS
     }
 
-    /// F3, H3. Sharing was found to lose, lately, or other programs want the processors.
+    /// F3, H3. Sharing was found to lose, lately, or other programs want the processors. By the front, at the
+    /// end of H1 or H3, which has counted so many uses.
     pub(super) fn is_for_one(&self, uses: u32, now: u64) -> bool {
         let front = self.front.load(Relaxed);
+        let alone = front & ALONE != 0 && ms_since(front, now) < limits::alone_ms::<P>();
+        if !alone && front & (SINCE | ALONE) != 0 {
+            // Some ms later it would look as if it had begun lately.
+            self.front.store(front & !(SINCE | ALONE), Relaxed);
+        }
         // More processors may do the same together without any of them being that fast.
-        let hot = uses >= HOT * (P::processors() - 1).max(1);
-        front & ALONE != 0 && ms_since(front, now) < limits::alone_ms::<P>()
-            || hot && look::is_beside_others::<N, P>(now)
+        let hot = uses >= HOT.min(P::PAUSES) * (P::processors() - 1).max(1);
+        uses > 0 && alone || hot && (P::processors() > FEW || look::is_beside_others::<N, P>(now))
     }
 
     /// F1. The front has counted so many uses.
@@ -105,25 +111,20 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     /// H1. By the front.
     pub(super) fn may_share(&self, now: u64) {
         let front = self.front.load(Relaxed);
-        let debt = if front & ALONE != 0 { 0 } else { front & DEBT };
-        self.front.store(front & !LEARNED | debt | since(now), Relaxed);
+        self.front.store(front & !(SINCE | ALONE) | since(now), Relaxed);
     }
 
     /// H2. The thread may hold the lock by now, so this is not done each time.
     pub(super) fn learn(&self) {
         let version = self.state.load(Relaxed) >> VERSION_SHIFT;
         let last = self.last.load(Relaxed);
-        let uses = version.wrapping_sub(last) % VERSIONS;
-        if uses < COUNTED.min(P::PAUSES) {
+        let (uses, pace) = (version.wrapping_sub(last) % VERSIONS, last >> PACE_SHIFT);
+        if uses < COUNTED.min(P::PAUSES) || pace < HOT.min(P::PAUSES) || P::processors() > FEW {
             return;
         }
         let time = (P::now_ns() >> UNIT) as u32 & (TIME >> TIME_SHIFT);
         let new = last & PACE | time << TIME_SHIFT | version;
         if self.last.compare_exchange(last, new, Relaxed, Relaxed).is_err() {
-            return;
-        }
-        let pace = last >> PACE_SHIFT;
-        if pace < HOT.min(P::PAUSES) {
             return;
         }
         let span = u64::from(time.wrapping_sub(last >> TIME_SHIFT) & (TIME >> TIME_SHIFT)) << UNIT;
@@ -137,13 +138,14 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     fn settle(&self, gained: i32) {
         let front = self.front.load(Relaxed);
         let old = (front & DEBT) >> DEBT_SHIFT;
-        let debt = owed(old, gained);
+        let most = DEBT_MOST.min(P::PAUSES);
+        let debt = owed(old, gained).min(most);
         if front & ALONE != 0 || debt == old {
             return;
         }
-        let learned = match debt {
-            DEBT_MOST => ALONE | since(P::now_ns()),
-            _ => front & SINCE | debt << DEBT_SHIFT,
+        let learned = match debt == most {
+            true => ALONE | since(P::now_ns()),
+            false => front & SINCE | debt << DEBT_SHIFT,
         };
         let _ = self.front.compare_exchange(front, front & !LEARNED | learned, Relaxed, Relaxed);
     }
@@ -155,10 +157,10 @@ mod tests {
 
     #[test]
     fn a_gain_is_told_from_a_loss_modulo_64() {
+        const { assert!(2 * TOLD <= VERSIONS + COUNTED) };
         for alone in 0..=TOLD {
-            for gain in -(alone.min(24) as i32)..40 {
-                let uses = (alone as i32 + gain) as u32;
-                assert_eq!(gained(uses % VERSIONS, alone), gain, "{alone}");
+            for uses in COUNTED..alone + VERSIONS - TOLD + COUNTED {
+                assert_eq!(gained(uses % VERSIONS, alone), uses as i32 - alone as i32, "{alone}");
             }
         }
     }

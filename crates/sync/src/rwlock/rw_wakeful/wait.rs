@@ -410,12 +410,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         if !self.shared(since) {
             let uses = self.uses();
             self.pace(uses);
-            if uses > 0 && self.is_for_one(uses, since) {
+            let now = P::now_ns();
+            if self.is_for_one(uses, now) {
                 if !self.nap(since + limits::turn::<P>(), deadline) {
                     return false;
                 }
             } else if uses > 0 {
-                self.may_share(since);
+                self.may_share(now);
             }
         }
         let awake_ns = if roomy { limits::roomy::<P>() } else { limits::spin::<P>() };
@@ -523,14 +524,17 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// A front that a fork left in the parent.
     fn purge(&self) {
-        let front = self.front.load(Relaxed);
-        if front & FRONT != 0
-            && (front & GENERATION) >> GENERATION_SHIFT != P::generation()
-            && self.front.compare_exchange(front, front & LEARNED, Relaxed, Relaxed).is_ok()
-        {
-            self.withdraw();
-            // SAFETY: the thread that locked it is not here, and only one thread gets here.
-            unsafe { self.line.unlock(&()) };
+        let mut front = self.front.load(Relaxed);
+        while front & FRONT != 0 && (front & GENERATION) >> GENERATION_SHIFT != P::generation() {
+            // Others may learn something meanwhile.
+            match self.front.compare_exchange(front, front & LEARNED, Relaxed, Relaxed) {
+                Ok(_) => {
+                    self.withdraw();
+                    // SAFETY: the thread that locked it is not here, and only one thread gets here.
+                    return unsafe { self.line.unlock(&()) };
+                }
+                Err(now) => front = now,
+            }
         }
     }
 }
