@@ -226,6 +226,11 @@ impl Own {
         true
     }
 
+    /// Events that the recorder has not read.
+    fn unread(&self) -> u64 {
+        self.control.head.load(Relaxed).wrapping_sub(self.control.tail.0.load(Relaxed))
+    }
+
     /// Where it counts waits that it does not tell; there are so many.
     fn untold(&self, at: usize) -> &'static Untold {
         let at = self.index * UNTOLD + (at & (UNTOLD - 1));
@@ -273,8 +278,7 @@ extern "C" fn wakeful_profile_note(what: u32, number: u32, object: usize, caller
 #[unsafe(no_mangle)]
 extern "C" fn wakeful_profile_is_crowded() -> c_int {
     let Some(own) = Own::get() else { return 0 };
-    let written = own.control.head.load(Relaxed).wrapping_sub(own.control.tail.0.load(Relaxed));
-    c_int::from(written > EVENTS as u64 / 2)
+    c_int::from(own.unread() > EVENTS as u64 / 2)
 }
 
 /// The thread waited for so long, and does not tell it.
@@ -288,6 +292,11 @@ extern "C" fn wakeful_profile_untold(ns: u64, what: u32, object: usize, caller: 
         || (0..UNTOLD).any(|at| own.untold(at).add_at_place(caller, what, ns))
     {
         own.control.has_untold.store(1, Release);
+        return;
+    }
+    if own.unread() > EVENTS as u64 / 4 * 3 {
+        // What is left is for those that end a wait that was told.
+        own.control.dropped.fetch_add(1, Relaxed);
         return;
     }
     // BOUND: an hour.

@@ -288,7 +288,7 @@ fn beside(told: &Told, (cause, words, advice): Said) -> Said {
         _ => summary.foreign_ns > Some(told.total_ns),
     };
     if !is_first {
-        return (cause, format!("{words} O{others}"), format!("{advice} {stop}."));
+        return (cause, format!("{words} O{others}"), format!("{advice} {stop}.").trim_start().into());
     }
     let first = format!("{stop}: that comes before its locks.");
     let advice = if advice.is_empty() { first } else { format!("{first} {advice}") };

@@ -85,13 +85,15 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
         return Verified { at_most, gain: None, low: None, high: None, pairs, words };
     };
     let (gain, low, high) = (ratio.median, ratio.low, ratio.high);
-    // Of five pairs without a difference, all are on one side of 1 in each sixteenth series.
-    let is_noise = (gain - 1.0).abs() <= (high - low).max(NOISE);
+    // Of five pairs without a difference, all are on one side of 1 in each sixteenth series. So 1 has to be
+    // twice as far as the pair nearest to it. One that is far on the other side says nothing against it.
+    let near = if gain > 1.0 { gain - low } else { high - gain };
+    let is_noise = (gain - 1.0).abs() <= (2.0 * near).max(NOISE);
     let verdict = if is_noise { Measured::NoDifference } else { it.verdict };
     let finding = match verdict {
         Measured::Faster => "faster beyond the spread",
         Measured::Slower => "slower beyond the spread",
-        _ => "no difference beyond the spread",
+        _ => "no difference beyond the spread and 3 %",
     };
     let mut words = format!(
         "Verified: {predicted}; measured {gain:.2} x ({low:.2} to {high:.2}) with `wakeful run`, \
@@ -150,7 +152,7 @@ mod tests {
         assert!(words.contains("The bound is far from that"), "{words}");
         let words = judged(None, &it).words;
         assert!(words.contains("nothing predicted; measured 1.00 x"), "{words}");
-        assert!(words.ends_with("no difference beyond the spread."), "{words}");
+        assert!(words.ends_with("no difference beyond the spread and 3 %."), "{words}");
         let it = judge(runs([1.0; PAIRS], end), runs([1.3, 1.2, 1.2, 1.3, 1.2], end), true);
         for (bound, said) in [(Some(1.5), "Do not use it here: the bound"), (None, "Do not use it here.")] {
             let words = judged(bound, &it).words;
@@ -160,9 +162,12 @@ mod tests {
         for walls in [[1.02, 1.01, 1.04, 1.02, 1.03], [1.02; PAIRS]] {
             let it = judge(runs([1.0; PAIRS], end), runs(walls, end), true);
             let words = judged(Some(1.5), &it).words;
-            assert!(words.contains("pairs in turns: no difference beyond the spread."), "{words}");
+            assert!(words.contains("pairs in turns: no difference beyond the spread and 3 %."), "{words}");
             assert!(!words.contains("Do not use it"), "{words}");
         }
+        // One pair that gains more takes nothing away.
+        let it = judge(runs([1.5, 1.5, 1.5, 1.5, 2.2], end), runs([1.0; PAIRS], end), true);
+        assert!(judged(None, &it).words.contains("faster beyond the spread"));
         let it = judge(runs([1.3, 1.2, 1.2, 1.3, 1.2], end), runs([1.0; PAIRS], end), true);
         let words = judged(None, &it).words;
         assert!(words.ends_with("names stays."), "{words}");

@@ -21,8 +21,8 @@
 //!
 //! A pace below `HOT` is not compared: threads share such a lock. It would come out too high, because a front
 //! that sees no use tells nothing. Beside other programs a hot lock is for one alone: there processor time is
-//! short, and sharing takes more of it for each section. So it is on more than `FEW` processors: there nothing
-//! is learned.
+//! short, and sharing takes more of it for each section.
+//! So it is on more than `FEW` processors: there nothing is learned.
 //!
 //! Why it is so, and what it gains: `docs/design/rwlock.md`.
 
@@ -93,7 +93,13 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         }
         // More processors may do the same together without any of them being that fast.
         let hot = uses >= HOT.min(P::PAUSES) * (P::processors() - 1).max(1);
-        uses > 0 && alone || hot && (P::processors() > FEW || look::is_beside_others::<N, P>(now))
+        let others = hot && (P::processors() > FEW || look::is_beside_others::<N, P>(now));
+        let last = self.last.load(Relaxed);
+        if others && last & PACE != 0 {
+            // There is nothing to compare with.
+            let _ = self.last.compare_exchange(last, last & !PACE, Relaxed, Relaxed);
+        }
+        uses > 0 && alone || others
     }
 
     /// F1. The front has counted so many uses.
