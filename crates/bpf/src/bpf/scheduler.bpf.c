@@ -453,6 +453,20 @@ static __always_inline bool goes_on(s32 cpu, struct task_struct *prev, struct th
 	return true;
 }
 
+/* KE-1: the thread stays. */
+static __always_inline void extends(struct task_struct *prev, struct thread *t, struct application *a,
+				    struct wakeful_thread *b)
+{
+	t->warned = 1;
+	t->extended = t->since;
+	b->warning = 1;
+	__sync_fetch_and_add(&a->extended, 1);
+	set_slice(prev, config.extension_ns);
+	/* Nobody who wakes takes the processor meanwhile. */
+	if (config.all)
+		rises();
+}
+
 /* Whose turn it is on this processor, which t (0: nobody) has had, or has yet. True: it has it still. */
 static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thread *t,
 				   struct wakeful_thread *b, __u64 now)
@@ -482,11 +496,7 @@ static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thr
 		} else {
 			if (b && !preempts(b)) {
 				if (!t->warned) {
-					t->warned = 1;
-					t->extended = t->since;
-					b->warning = 1;
-					__sync_fetch_and_add(&a->extended, 1);
-					set_slice(prev, config.extension_ns);
+					extends(prev, t, a, b);
 					return true;
 				}
 				set_run_state(b, WAKEFUL_PREEMPTED);
@@ -618,8 +628,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init_task, struct task_struct *p, struct sc
 
 	if (!t || (config.all && !c))
 		return -12; /* ENOMEM */
+	/* A new task has used a slice, or a chain of short ones would always come first. */
 	if (c)
-		c->vtime = now_vtime;
+		c->vtime = now_vtime + (args->fork ? SLICE_NS : 0);
 	bpf_rcu_read_lock();
 	leader = p->group_leader;
 	first = leader ? thread(leader) : 0;
