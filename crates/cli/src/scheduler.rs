@@ -53,7 +53,7 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct Tuning {
-    /// How long a thread of those runs before it is another's turn [default: 5ms; with --all 3ms]
+    /// How long a thread runs before it is another's turn [default: 5ms; with --all 3ms]
     #[arg(long, value_name = "TIME")]
     quantum: Option<humantime::Duration>,
     /// How long a thread may stay that wishes not to be preempted; the time is deducted from its next turns
@@ -158,8 +158,7 @@ fn start(tuning: &Tuning) -> Result<ExitCode> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let whom = if tuning.all { "all programs, and hears " } else { "" };
-    eprintln!("wakeful: the scheduler is in charge of {whom}what `wakeful run --scheduled` starts");
+    eprintln!("wakeful: the scheduler is in charge of what `wakeful run --scheduled` starts");
     Ok(ExitCode::SUCCESS)
 }
 

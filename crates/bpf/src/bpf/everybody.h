@@ -10,8 +10,7 @@
  *
  * Who slept. `now_vtime` is the least of those that wait, and never goes back; where nobody waits, that of
  * whoever was seen last. Who wakes is at most SLICE_NS behind it, so it has saved up no more than one
- * slice, and at most OWED_NS ahead. Who runs and never waits is no further behind either. A new task has
- * used a slice. And nobody who begins to wait is further ahead than LEAD_NS, by
+ * slice, and at most OWED_NS ahead. And nobody who begins to wait is further ahead than LEAD_NS, by
  * weight: who is bound to a processor of its own runs ahead of those who share another, and would wait for
  * the difference when it comes to share, too.
  *
@@ -108,12 +107,6 @@ static __always_inline __u64 within(__u64 vtime, __u32 weight, __u64 most)
 	return vtime;
 }
 
-/* Who is alone on a processor never waits. It saves up no more than one slice all the same. */
-static __always_inline __u64 not_long_ago(__u64 vtime)
-{
-	return (__s64)(vtime - now_vtime) < -(__s64)SLICE_NS ? now_vtime - SLICE_NS : vtime;
-}
-
 static __always_inline void leaves(struct account *c)
 {
 	struct application *a = application(c->slot);
@@ -184,9 +177,8 @@ static __always_inline void pays(struct task_struct *p, __u32 slot, struct appli
 		__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight(a));
 		if ((__s64)(a->vtime - now_vtime) > (__s64)LEAD_NS)
 			a->vtime = now_vtime + LEAD_NS;
-		a->vtime = not_long_ago(a->vtime);
 	} else {
-		c->vtime = not_long_ago(c->vtime + ran * WEIGHT / weight_of(p));
+		c->vtime += ran * WEIGHT / weight_of(p);
 	}
 	sits(p, slot, a, c);
 }
@@ -298,7 +290,7 @@ static __noinline __u32 turn_of_all(__u32 mine, __u64 vtime, struct waiting *w)
 		struct application *a = application(slot);
 		__u64 its;
 
-		if (!a || slot == config.neglected || !scx_bpf_dsq_nr_queued(slot))
+		if (!a || slot == config.neglected || !a->load || !scx_bpf_dsq_nr_queued(slot))
 			continue;
 		its = a->vtime;
 		if (!some || (__s64)(its - waits) < 0) {

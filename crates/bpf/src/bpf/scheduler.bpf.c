@@ -453,20 +453,6 @@ static __always_inline bool goes_on(s32 cpu, struct task_struct *prev, struct th
 	return true;
 }
 
-/* KE-1: the thread stays. */
-static __always_inline void extends(struct task_struct *prev, struct thread *t, struct application *a,
-				    struct wakeful_thread *b)
-{
-	t->warned = 1;
-	t->extended = t->since;
-	b->warning = 1;
-	__sync_fetch_and_add(&a->extended, 1);
-	set_slice(prev, config.extension_ns);
-	/* Nobody who wakes takes the processor meanwhile. */
-	if (config.all)
-		rises();
-}
-
 /* Whose turn it is on this processor, which t (0: nobody) has had, or has yet. True: it has it still. */
 static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thread *t,
 				   struct wakeful_thread *b, __u64 now)
@@ -496,7 +482,11 @@ static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thr
 		} else {
 			if (b && !preempts(b)) {
 				if (!t->warned) {
-					extends(prev, t, a, b);
+					t->warned = 1;
+					t->extended = t->since;
+					b->warning = 1;
+					__sync_fetch_and_add(&a->extended, 1);
+					set_slice(prev, config.extension_ns);
 					return true;
 				}
 				set_run_state(b, WAKEFUL_PREEMPTED);
@@ -628,9 +618,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init_task, struct task_struct *p, struct sc
 
 	if (!t || (config.all && !c))
 		return -12; /* ENOMEM */
-	/* A new task has used a slice, or a chain of short ones would always come first. */
 	if (c)
-		c->vtime = now_vtime + (args->fork ? SLICE_NS : 0);
+		c->vtime = now_vtime;
 	bpf_rcu_read_lock();
 	leader = p->group_leader;
 	first = leader ? thread(leader) : 0;
