@@ -24,16 +24,6 @@ pub const SLOTS: u32 = 64;
 
 static OBJECT: &[u8] = include_bytes!("bpf/scheduler.bpf.o");
 
-/// Whom it schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum Scope {
-    /// Those that have the policy [`POLICY`], after all ordinary tasks.
-    Asked = 0,
-    /// All ordinary tasks of the machine; a program's threads have the share that they would have without us.
-    All = 1,
-}
-
 /// What can be chosen when it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -48,20 +38,12 @@ pub struct Config {
     /// A slot whose threads are never chosen: what the kernel's watchdog is there for. [`SLOTS`]: none.
     #[doc(hidden)]
     pub neglected: u64,
-    /// Whom it schedules.
-    pub scope: Scope,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let processors = online().len().max(1) as u64;
-        Self {
-            quantum_ns: 5_000_000,
-            extension_ns: 1_000_000,
-            processors,
-            neglected: SLOTS as u64,
-            scope: Scope::Asked,
-        }
+        Self { quantum_ns: 5_000_000, extension_ns: 1_000_000, processors, neglected: SLOTS as u64 }
     }
 }
 
@@ -89,17 +71,7 @@ pub struct Application {
     pub runnable: u32,
     /// Its weight; 0 stands for 100.
     pub weight: u32,
-    #[doc(hidden)]
-    pub load: u64,
 }
-
-/// Of our `struct sched_ext_ops`: the functions, of which there are 12, then `flags` and `timeout_ms`.
-const FLAGS: usize = 12 * size_of::<usize>();
-/// Without SCX_OPS_SWITCH_PARTIAL all tasks are ours.
-const FLAGS_OF_ALL: u64 = 0;
-/// BOUND: ms. The kernel ends us if somebody waits for so long. Tasks of the least weight wait for seconds
-/// under any scheduler.
-const TIMEOUT_OF_ALL: u32 = 20_000;
 
 /// Is it still in charge?
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,13 +163,6 @@ impl Scheduler {
                 && let Some(value) = map.initial_value_mut()
             {
                 value[..size_of::<Config>()].copy_from_slice(bytes(&config));
-            }
-            if map.name() == "wakeful"
-                && config.scope == Scope::All
-                && let Some(value) = map.initial_value_mut()
-            {
-                value[FLAGS..FLAGS + 8].copy_from_slice(&FLAGS_OF_ALL.to_ne_bytes());
-                value[FLAGS + 8..FLAGS + 12].copy_from_slice(&TIMEOUT_OF_ALL.to_ne_bytes());
             }
         }
         let object = open.load()?;

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 const REMEDY: &str = "run crates/bpf/compile and commit what it writes";
 
 /// The programs, and of how many files each has a record.
-const PROGRAMS: [(&str, usize); 2] = [("observer", 5), ("scheduler", 7)];
+const PROGRAMS: [(&str, usize); 2] = [("observer", 5), ("scheduler", 6)];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

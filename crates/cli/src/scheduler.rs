@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use std::{fs, mem};
 
 use anyhow::{Context, Result, bail};
-use bpf::scheduler::{self, Config, SLOTS, Scheduler, Scope, State};
+use bpf::scheduler::{self, Config, SLOTS, Scheduler, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     self, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -26,9 +26,8 @@ use serde::{Deserialize, Serialize};
 
 /// Divide processors among the programs that ask for it, by what their threads say matters
 ///
-/// Needs root and a kernel with sched_ext to start. Programs take part with `wakeful run --scheduled`. All
-/// others stay where they are, and come before those that take part. With `start --all` they share with them.
-/// If the scheduler ends, however it ends, the kernel takes its programs back.
+/// Needs root and a kernel with sched_ext to start. Programs take part with `wakeful run --scheduled`; all others stay where they are, and come before
+/// those that take part. If the scheduler ends, however it ends, the kernel takes its programs back.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -53,29 +52,21 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct Tuning {
-    /// How long a thread runs before it is another's turn [default: 5ms; with --all 3ms]
-    #[arg(long, value_name = "TIME")]
-    quantum: Option<humantime::Duration>,
+    /// How long a thread runs before it is another's turn
+    #[arg(long, value_name = "TIME", default_value = "5ms")]
+    quantum: humantime::Duration,
     /// How long a thread may stay that wishes not to be preempted; the time is deducted from its next turns
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     extension: humantime::Duration,
-    /// Schedule all programs, so that one that takes part has the share that it would have without us
-    ///
-    /// Without it, those that take part get what the others leave. With it, weights and limits of control
-    /// groups (cpu.weight, cpu.max) have no effect.
-    #[arg(long)]
-    all: bool,
 }
 
 impl Tuning {
     fn config(&self) -> Result<Config> {
         let ns = |time: humantime::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let quantum = self.quantum.unwrap_or(Duration::from_millis(if self.all { 3 } else { 5 }).into());
-        let scope = if self.all { Scope::All } else { Scope::Asked };
-        let extension_ns = ns(self.extension);
-        let config = Config { quantum_ns: ns(quantum), extension_ns, scope, ..Config::default() };
+        let config =
+            Config { quantum_ns: ns(self.quantum), extension_ns: ns(self.extension), ..Config::default() };
         if !(1_000_000..=1_000_000_000).contains(&config.quantum_ns) {
-            bail!("--quantum {quantum}: from 1ms to 1s");
+            bail!("--quantum {}: from 1ms to 1s", self.quantum);
         }
         if !(1..=config.quantum_ns).contains(&config.extension_ns) {
             bail!("--extension {}: more than nothing, and not more than the quantum", self.extension);
@@ -138,9 +129,8 @@ fn start(tuning: &Tuning) -> Result<ExitCode> {
     }
     let program = std::env::current_exe().context("cannot find out where this program is")?;
     let mut command = Command::new(program);
-    command.args(["scheduler", "serve", "--extension", &tuning.extension.to_string()]);
-    command.args(tuning.quantum.map(|quantum| format!("--quantum={quantum}")));
-    command.args(tuning.all.then_some("--all"));
+    command.args(["scheduler", "serve", "--quantum", &tuning.quantum.to_string()]);
+    command.args(["--extension", &tuning.extension.to_string()]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -45,9 +45,7 @@ struct cpumask {
 
 struct sched_ext_entity {
 	u32 flags;
-	u32 weight;
 	u64 slice;
-	u64 dsq_vtime;
 } __attribute__((preserve_access_index));
 
 struct sched_entity {
@@ -60,8 +58,6 @@ struct task_struct {
 	/* What follows is the scheduler's. */
 	int pid;
 	int tgid;
-	unsigned int flags;
-	int nr_cpus_allowed;
 	struct task_struct *group_leader;
 	const struct cpumask *cpus_ptr;
 	unsigned short migration_disabled;

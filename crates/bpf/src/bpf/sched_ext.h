@@ -11,12 +11,8 @@
 #define SCX_DSQ_LOCAL_ON 0xc000000000000000ULL
 #define SCX_SLICE_DFL 20000000ULL
 #define SCX_KICK_IDLE 1
-#define SCX_KICK_PREEMPT 2
-#define SCX_ENQ_WAKEUP 1
-#define SCX_ENQ_PREEMPT (1ULL << 32)
 #define SCX_TASK_QUEUED 1
 #define SCX_OPS_SWITCH_PARTIAL 8ULL
-#define PF_KTHREAD 0x00200000
 
 struct scx_init_task_args {
 	bool fork;
@@ -70,21 +66,6 @@ bool scx_bpf_dsq_insert___v2___here(struct task_struct *p, u64 dsq_id, u64 slice
 void scx_bpf_dsq_insert___here(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 void scx_bpf_dispatch___here(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 
-struct scx_bpf_dsq_insert_vtime_args {
-	u64 dsq_id;
-	u64 slice;
-	u64 vtime;
-	u64 enq_flags;
-};
-
-/* Linux 6.19, 6.13, 6.12. */
-bool __scx_bpf_dsq_insert_vtime___here(struct task_struct *p,
-				       struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
-void scx_bpf_dsq_insert_vtime___here(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-				     u64 enq_flags) __ksym __weak;
-void scx_bpf_dispatch_vtime___here(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-				   u64 enq_flags) __ksym __weak;
-
 /* Linux 7.1, 6.13, 6.12. */
 bool scx_bpf_dsq_move_to_local___v2___here(u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_to_local___here(u64 dsq_id) __ksym __weak;
@@ -107,18 +88,6 @@ static __always_inline void insert(struct task_struct *p, u64 dsq, u64 slice, u6
 		scx_bpf_dsq_insert___here(p, dsq, slice, flags);
 	else
 		scx_bpf_dispatch___here(p, dsq, slice, flags);
-}
-
-static __always_inline void insert_vtime(struct task_struct *p, u64 dsq, u64 slice, u64 vtime, u64 flags)
-{
-	struct scx_bpf_dsq_insert_vtime_args args = { dsq, slice, vtime, flags };
-
-	if (bpf_ksym_exists(__scx_bpf_dsq_insert_vtime___here))
-		__scx_bpf_dsq_insert_vtime___here(p, &args);
-	else if (bpf_ksym_exists(scx_bpf_dsq_insert_vtime___here))
-		scx_bpf_dsq_insert_vtime___here(p, dsq, slice, vtime, flags);
-	else
-		scx_bpf_dispatch_vtime___here(p, dsq, slice, vtime, flags);
 }
 
 static __always_inline bool move_to_local(u64 dsq)

@@ -3,8 +3,7 @@
  * The scheduler: divides processors among the applications that asked for it, and within one by its threads' user-level priorities.
  *
  * ICPP 2001 put this into Linux 2.2.15, and the TR of 1994 describes KE-1 and KE-2; this is both, for sched_ext (Linux 6.12 and newer). Tasks of the
- * policy SCHED_EXT are ours; all others stay with the kernel's own classes (SCX_OPS_SWITCH_PARTIAL), which come before us. Or, if the loader wants
- * it so, all are ours (everybody.h).
+ * policy SCHED_EXT are ours; all others stay with the kernel's own classes (SCX_OPS_SWITCH_PARTIAL), which come before us.
  *
  * State. An application is a *slot*: a queue, a virtual time and an arena (intf.h). The loader admits a process to a slot by writing the slot into the
  * process's task storage, which nobody else can; the threads inherit it. Slot 0 has no arena and belongs to all that came without being
@@ -63,8 +62,7 @@ const volatile struct {
 	__u64 extension_ns;
 	__u64 processors;
 	__u64 neglected; /* a slot that never has its turn, for tests of the watchdog; SLOTS: none */
-	__u64 all;       /* 1: all tasks are ours */
-} config SEC(".rodata.config") = { 5000000, 1000000, 1, SLOTS, 0 };
+} config SEC(".rodata.config") = { 5000000, 1000000, 1, SLOTS };
 
 struct {
 	__u32 alive;  /* 1 from init to exit */
@@ -83,7 +81,6 @@ struct application {
 	__u64 ran;      /* cpu_ns between the last two */
 	__u32 runnable; /* threads that run or could */
 	__u32 weight;   /* LOADER; 0: WEIGHT */
-	__u64 load;     /* of all: the weights of the threads that run or could */
 };
 
 struct {
@@ -137,21 +134,8 @@ static __always_inline struct application *application(__u32 slot)
 
 static __always_inline __u32 weight(struct application *a)
 {
-	__u64 weight = a->weight ? a->weight : WEIGHT;
-
-	if (!config.all)
-		return weight;
-	weight = weight * a->load / WEIGHT;
-	return weight ? weight : WEIGHT;
+	return a->weight ? a->weight : WEIGHT;
 }
-
-/* May the queued thread run on this processor? */
-static __always_inline bool fits(struct task_struct *p, s32 cpu)
-{
-	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && (!p->migration_disabled || scx_bpf_task_cpu(p) == cpu);
-}
-
-#include "everybody.h"
 
 /* The thread's block, while it still is the thread's. */
 static __always_inline struct wakeful_thread *block_of(struct thread *t)
@@ -183,10 +167,7 @@ static __always_inline void charge(struct task_struct *p, struct thread *t)
 		return;
 	t->since = now;
 	__sync_fetch_and_add(&a->cpu_ns, ran);
-	if (config.all)
-		pays(p, t->slot, a, ran);
-	else
-		__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight(a));
+	__sync_fetch_and_add(&a->vtime, ran * WEIGHT / weight(a));
 }
 
 /*
@@ -219,10 +200,6 @@ s32 BPF_STRUCT_OPS(wakeful_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	bool idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 
-	if (config.all && idle && t && !t->slot) {
-		insert(p, SCX_DSQ_LOCAL, slice(p), 0);
-		return cpu;
-	}
 	/* To the queue all the same: of two that wake, the idle processor takes the higher. It comes by itself. */
 	if (t)
 		t->awaited = idle;
@@ -232,35 +209,27 @@ s32 BPF_STRUCT_OPS(wakeful_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 void BPF_STRUCT_OPS(wakeful_enqueue, struct task_struct *p, u64 flags)
 {
 	struct thread *t = thread(p);
-	struct application *a;
-	struct account *c;
 	s32 cpu;
 
 	if (!t || t->slot >= SLOTS) {
 		insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);
 		return;
 	}
-	if (config.all && !t->slot) {
-		waits(p, flags);
-		return;
-	}
 	t->queued = bpf_ktime_get_ns();
-	c = config.all ? account(p) : 0;
-	if (c)
-		counts(p, c, t->slot);
 	insert(p, t->slot, quantum(t), flags);
 	if (t->awaited) {
 		t->awaited = 0;
 		return;
 	}
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0) {
+	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
-	a = config.all && (flags & SCX_ENQ_WAKEUP) ? application(t->slot) : 0;
-	if (a)
-		preempt(p, a->vtime, t->slot);
+}
+
+/* May the queued thread run on this processor? */
+static __always_inline bool fits(struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && (!p->migration_disabled || scx_bpf_task_cpu(p) == cpu);
 }
 
 /* Who is next: its rank above its thread id. The rank is 1 + its priority, or OVERDUE if it has waited for too long; 0: there is nobody. */
@@ -379,7 +348,7 @@ static __noinline void reckon(__u64 now)
 		a->reckoned += a->ran;
 		reckoning.ran += a->ran;
 		reckoning.runnable += a->runnable;
-		if (config.all ? a->load : a->ran || a->runnable)
+		if (a->ran || a->runnable)
 			reckoning.weights += weight(a);
 	}
 	bpf_for(slot, 1, SLOTS) {
@@ -389,8 +358,7 @@ static __noinline void reckon(__u64 now)
 
 		if (!a || !s)
 			continue;
-		share = total * weight(a) /
-			(reckoning.weights + ((config.all ? a->load : a->ran || a->runnable) ? 0 : weight(a)));
+		share = total * weight(a) / (reckoning.weights + (a->ran || a->runnable ? 0 : weight(a)));
 		others = reckoning.ran - a->ran;
 		if (reckoning.runnable > config.processors)
 			others = others * total / reckoning.ran;
@@ -426,44 +394,14 @@ static __always_inline bool hands_off(s32 cpu, struct thread *t, struct wakeful_
 	return true;
 }
 
-/* The slot whose turn it is. */
-static __always_inline __u32 whose(struct task_struct *prev, struct thread *t, struct waiting *w)
-{
-	__u64 vtime = 0;
-
-	if (!config.all)
-		return turn(t ? t->slot : SLOTS);
-	if (t)
-		vtime = time_of(prev, t);
-	return turn_of_all(t ? t->slot : SLOTS, vtime, w);
-}
-
-/* Of all: it is an ordinary task's turn on this processor. True: t, which could go on, does so. */
-static __always_inline bool goes_on(s32 cpu, struct task_struct *prev, struct thread *t, struct waiting *w)
-{
-	if (w->deep && anybody())
-		return false;
-	if (w->pid && !(t && !t->slot && (__s64)(time_of(prev, t) - w->vtime) <= 0)) {
-		/* Another processor may have been faster. */
-		if (take(0, cpu, w->pid, 0) || anybody())
-			return false;
-	}
-	if (t)
-		set_slice(prev, t->slot ? quantum(t) : slice(prev));
-	return true;
-}
-
 /* Whose turn it is on this processor, which t (0: nobody) has had, or has yet. True: it has it still. */
 static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thread *t,
 				   struct wakeful_thread *b, __u64 now)
 {
-	struct waiting w = {};
 	struct application *a;
 	__u32 slot = SLOTS;
 	__u64 since, left, choice;
 
-	if (config.all && scx_bpf_dsq_nr_queued(0))
-		look(cpu, &w);
 	if (t) {
 		a = application(t->slot);
 		if (!a)
@@ -474,10 +412,10 @@ static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thr
 			t->yielded = 0;
 			settle(t, b);
 			left = t->left - (t->since - since);
-			if ((!config.all || t->slot) && hands_off(cpu, t, b, left, now))
+			if (hands_off(cpu, t, b, left, now))
 				return false;
 			/* It has had its turn: as good as queued, behind all others. */
-			slot = whose(prev, 0, &w);
+			slot = turn(SLOTS);
 			t = 0;
 		} else {
 			if (b && !preempts(b)) {
@@ -493,19 +431,17 @@ static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thr
 				__sync_fetch_and_add(&a->refused, 1);
 			}
 			settle(t, b);
-			slot = whose(prev, t, &w);
+			slot = turn(t->slot);
 		}
 	} else {
-		slot = whose(prev, 0, &w);
+		slot = turn(SLOTS);
 	}
 	if (slot >= SLOTS)
 		return true;
 	a = application(slot);
 	if (!a)
 		return true;
-	if (config.all && !slot)
-		return goes_on(cpu, prev, t, &w);
-	if (!config.all && (__s64)(a->vtime - now_vtime) > 0)
+	if ((__s64)(a->vtime - now_vtime) > 0)
 		now_vtime = a->vtime;
 	choice = pick(slot, cpu, now);
 	/* prev's own application goes on: with prev, if nobody stands as high. */
@@ -521,7 +457,7 @@ static __always_inline bool choose(s32 cpu, struct task_struct *prev, struct thr
 	if (anybody())
 		return false;
 	if (t)
-		set_slice(prev, config.all && !t->slot ? slice(prev) : quantum(t));
+		set_slice(prev, quantum(t));
 	return true;
 }
 
@@ -535,25 +471,17 @@ void BPF_STRUCT_OPS(wakeful_dispatch, s32 cpu, struct task_struct *prev)
 	if (t && t->slot >= SLOTS)
 		t = 0;
 	b = t ? block_of(t) : 0;
-	if (!choose(cpu, prev, t, b, now))
-		return;
-	if (b)
+	if (choose(cpu, prev, t, b, now) && b)
 		set_run_state(b, WAKEFUL_RUNNING);
-	/* It has yielded, and there was nobody else. */
-	if (config.all && t && !prev->scx.slice)
-		set_slice(prev, SLICE_NS);
 }
 
 void BPF_STRUCT_OPS(wakeful_runnable, struct task_struct *p, u64 flags)
 {
 	struct thread *t = thread(p);
 	struct application *a = t ? application(t->slot) : 0;
-	struct account *c = config.all ? account(p) : 0;
 
-	if (c && t)
-		counts(p, c, t->slot);
 	/* Who was idle has saved nothing up. */
-	if (a && __sync_fetch_and_add(&a->runnable, 1) == 0 && !config.all && (__s64)(a->vtime - now_vtime) < 0)
+	if (a && __sync_fetch_and_add(&a->runnable, 1) == 0 && (__s64)(a->vtime - now_vtime) < 0)
 		a->vtime = now_vtime;
 }
 
@@ -561,10 +489,7 @@ void BPF_STRUCT_OPS(wakeful_quiescent, struct task_struct *p, u64 flags)
 {
 	struct thread *t = thread(p);
 	struct application *a = t ? application(t->slot) : 0;
-	struct account *c = config.all ? account(p) : 0;
 
-	if (c)
-		leaves(c);
 	if (a && a->runnable)
 		__sync_fetch_and_add(&a->runnable, -1);
 }
@@ -577,8 +502,6 @@ void BPF_STRUCT_OPS(wakeful_running, struct task_struct *p)
 		return;
 	t->since = p->se.sum_exec_runtime;
 	t->yielded = 0;
-	if (config.all)
-		pays(p, t->slot, application(t->slot), 0);
 	switched_in(space(t->slot), &t->place);
 }
 
@@ -589,8 +512,6 @@ void BPF_STRUCT_OPS(wakeful_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	charge(p, t);
-	if (config.all)
-		rises();
 	settle(t, block_of(t));
 	switched_out(space(t->slot), &t->place, runnable);
 }
@@ -612,14 +533,11 @@ bool BPF_STRUCT_OPS(wakeful_yield, struct task_struct *from, struct task_struct 
 s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct thread *t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct account *c = config.all ? bpf_task_storage_get(&accounts, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE) : 0;
 	struct task_struct *leader;
 	struct thread *first;
 
-	if (!t || (config.all && !c))
+	if (!t)
 		return -12; /* ENOMEM */
-	if (c)
-		c->vtime = now_vtime;
 	bpf_rcu_read_lock();
 	leader = p->group_leader;
 	first = leader ? thread(leader) : 0;
@@ -632,13 +550,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init_task, struct task_struct *p, struct sc
 /* The task leaves us: for another class, for good, or because we end. */
 void BPF_STRUCT_OPS(wakeful_disable, struct task_struct *p)
 {
-	struct account *c = config.all ? account(p) : 0;
 	struct thread *t = thread(p);
 	struct wakeful_thread *b;
 	struct space *s;
 
-	if (c)
-		leaves(c);
 	if (!t)
 		return;
 	s = space(t->slot);
