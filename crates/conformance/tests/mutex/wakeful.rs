@@ -322,7 +322,8 @@ mod futex {
     #[test]
     fn nobody_spins() {
         assert!(!pauses_first::<true>());
-        assert!(pauses_first::<false>(), "without others they do");
+        // The holder may be without a processor at that moment: then they sleep at once here, too.
+        assert!((0..100).any(|_| pauses_first::<false>()), "without others they do");
     }
 
     #[test]

@@ -21,8 +21,8 @@
 //!
 //! A pace below `HOT` is not compared: threads share such a lock. It would come out too high, because a front
 //! that sees no use tells nothing. Beside other programs a hot lock is for one alone: there processor time is
-//! short, and sharing takes more of it for each section.
-//! So it is on more than `FEW` processors: there nothing is learned.
+//! short, and sharing takes more of it for each section. So is one on more than `FEW` processors, where
+//! nothing is learned.
 //!
 //! Why it is so, and what it gains: `docs/design/rwlock.md`.
 
@@ -58,8 +58,8 @@ fn gained(uses: u32, alone: u32) -> i32 {
 }
 
 /// The debt after that.
-fn owed(debt: u32, gained: i32) -> u32 {
-    debt.saturating_add_signed(-gained).min(DEBT_MOST)
+fn owed(debt: u32, gained: i32, most: u32) -> u32 {
+    debt.saturating_add_signed(-gained).min(most)
 }
 
 /// How long ago that was, in ms.
@@ -145,7 +145,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         let front = self.front.load(Relaxed);
         let old = (front & DEBT) >> DEBT_SHIFT;
         let most = DEBT_MOST.min(P::PAUSES);
-        let debt = owed(old, gained).min(most);
+        let debt = owed(old, gained, most);
         if front & ALONE != 0 || debt == old {
             return;
         }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn losses_add_up_and_gains_pay_them_off() {
-        assert_eq!(owed(10, -5), 15);
-        assert_eq!(owed(10, 30), 0);
-        assert_eq!(owed(DEBT_MOST - 1, -5), DEBT_MOST);
+        assert_eq!(owed(10, -5, DEBT_MOST), 15);
+        assert_eq!(owed(10, 30, DEBT_MOST), 0);
+        assert_eq!(owed(DEBT_MOST - 1, -5, DEBT_MOST), DEBT_MOST);
         const { assert!(DEBT_MOST <= DEBT >> DEBT_SHIFT && limits::SHARED_MS < SINCE >> SINCE_SHIFT) };
     }
 }
