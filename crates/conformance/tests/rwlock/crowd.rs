@@ -43,20 +43,20 @@ fn of_native() {
 
 #[test]
 fn of_wakeful() {
-    stays_full(&*wakeful(1 << 18));
+    stays_full(&*wakeful(1 << 17));
 }
 
 /// So many readers.
 fn wakeful(readers: u32) -> Arc<Wakeful<Linux>> {
-    let words = [readers << 7, 0, 0, 0, 0].map(AtomicU32::new);
-    // SAFETY: five words, `repr(C)`: readers are counted in the first, from bit 7 on.
+    let words = [readers << 8, 0, 0, 0, 0].map(AtomicU32::new);
+    // SAFETY: five words, `repr(C)`: readers are counted in the first, from bit 8 on.
     Arc::new(unsafe { std::mem::transmute::<[AtomicU32; 5], Wakeful<Linux>>(words) })
 }
 
 /// A reader that waits for room to read once more does not wait behind a writer that waits for it.
 #[test]
 fn a_reader_of_a_crowd_reads_once_more() {
-    const ROOM: u32 = 1 << 18;
+    const ROOM: u32 = 1 << 17;
     let lock = wakeful(ROOM - 1);
     let (ours, theirs) = (lock.clone(), lock.clone());
     // SAFETY: here and below, each is released once.
