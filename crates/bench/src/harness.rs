@@ -226,6 +226,7 @@ mod tests {
             warm_up: Duration::from_millis(20),
             interval: Duration::from_millis(50),
         };
+        let began = Instant::now();
         let (sample, all) = measure(
             plan,
             |worker| {
@@ -239,7 +240,9 @@ mod tests {
         )
         .unwrap();
         assert!(sample.operations > 0 && sample.operations < all, "{} of {all}", sample.operations);
-        assert!(sample.operations <= 51, "one thread counts, once a millisecond: {}", sample.operations);
+        // The interval is longer where others have the processors when it is to end.
+        let most = began.elapsed().as_millis() as u64;
+        assert!(sample.operations <= most, "one counts, once a millisecond: {} of {most}", sample.operations);
         let wait = sample.wait.unwrap();
         assert!((6_900..=7_100).contains(&wait.p50_ns) && wait.max_ns >= wait.p999_ns, "{wait:?}");
         assert_eq!(sample.fairness, None);

@@ -673,7 +673,8 @@ mod tests {
     fn a_mutex_that_does_not_exclude_is_found_out() {
         let work = Patterns { pattern: Pattern::Yield, outside: 200_000, threads: 3 };
         let long = Plan { interval: Duration::from_millis(200), ..plan(3) };
-        assert!(matches!(work.run_with::<Busted>(long), Err(JobError::Exclusion { .. })));
+        // Where others have the processors, nobody may come while another one is inside.
+        assert!((0..20).any(|_| matches!(work.run_with::<Busted>(long), Err(JobError::Exclusion { .. }))));
     }
 
     #[test]

@@ -316,7 +316,8 @@ mod tests {
     fn a_lock_that_lets_readers_in_beside_a_writer_is_found_out() {
         let work = RwLock { critical: Length::Lines(200_000), outside: 0, writers: 50.0, threads: 3 };
         let plan = Plan { interval: Duration::from_millis(200), ..PLAN };
-        assert!(matches!(run_with::<Busted>(&work, plan), Err(JobError::Torn { .. })));
+        // Where others have the processors, nobody may come while another one is inside.
+        assert!((0..20).any(|_| matches!(run_with::<Busted>(&work, plan), Err(JobError::Torn { .. }))));
     }
 
     #[test]

@@ -67,12 +67,16 @@ mod tests {
         let run = |view| std::thread::spawn(move || run(view, PLAN)).join().unwrap();
         assert!(matches!(run("no such view"), Err(JobError::NoView(view)) if view == "no such view"));
         let name = linux::view::name(linux::view());
+        let mut samples = Vec::new();
         for _ in 0..20 {
             match run(name) {
-                Ok(sample) => assert!(sample.operations > 0 && sample.context_switches > 0, "{sample:?}"),
+                Ok(sample) => samples.push(sample),
                 // Other tests of this process have threads too, and some may be unseen.
                 Err(error) => assert!(matches!(error, JobError::NoView(_)), "{error}"),
             }
         }
+        // Where others have the processor, it may have had none in one of them.
+        let is_seen = |sample: &Sample| sample.operations > 0 && sample.context_switches > 0;
+        assert!(samples.is_empty() || samples.iter().any(is_seen), "{samples:?}");
     }
 }
