@@ -101,6 +101,15 @@ fn nothing_grows() {
     }
     let rounds = if std::env::var_os("WAKEFUL_LONG").is_some() { 1_000 } else { 50 };
     runtime().run(move || {
+        // How many of a round there are at once depends on who has a processor. So once all of them.
+        let go_on = Arc::new(Semaphore::new(0));
+        let waits = || {
+            let go_on = go_on.clone();
+            thread::Builder::new().name("one of many").spawn(move || go_on.acquire()).unwrap()
+        };
+        let fibers: Vec<_> = (0..10_000).map(|_| waits()).collect();
+        (0..10_000).for_each(|_| go_on.release());
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
         let mut first = (0, 0);
         for round in 0..rounds {
             let fibers: Vec<_> = (0..10_000)
