@@ -3,8 +3,9 @@
 //! may have got the same. A program of its own: the ids must begin at 1.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use linux::Linux;
 use platform::Platform;
@@ -33,8 +34,10 @@ fn meet() {
     }
 }
 
+/// So many rounds, or as many as there are in ten seconds: where the two share a processor with others, each
+/// costs some slices.
 fn child() {
-    let rounds = 20_000;
+    let (rounds, begin, over) = (20_000, Instant::now(), AtomicBool::new(false));
     let start = Barrier::new(2);
     let (here, inside, left) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
@@ -54,7 +57,11 @@ fn child() {
                     std::process::abort();
                 }
                 drop(guard);
+                let is_over = over.load(SeqCst);
                 inside.fetch_add(1, SeqCst);
+                if is_over {
+                    break;
+                }
             }
         });
         start.wait();
@@ -65,8 +72,13 @@ fn child() {
             let guard = LOCK.read();
             until(&inside, 2 * round - 1);
             drop(guard);
+            let is_over = begin.elapsed() > Duration::from_secs(10);
+            over.store(is_over, SeqCst);
             left.fetch_add(1, SeqCst);
             until(&inside, 2 * round);
+            if is_over {
+                break;
+            }
         }
         other.join().unwrap();
     });
