@@ -236,19 +236,24 @@ fn versions() {
     same("versions.c");
 }
 
-/// Who is woken by a broadcast under the mutex finds the mutex free: it sleeps once a round, and not again for the mutex. (Other load on the
-/// machine can only add to that, so the least of some runs counts.)
+/// Who is woken by a broadcast under the mutex finds the mutex free: it sleeps once a round, and not again for
+/// the mutex. Other load on the machine can only add to that, so the least of some runs counts. While other
+/// programs share the processors, wake-ups are made at once, so those runs do not count.
 #[test]
 fn a_broadcast_under_the_mutex_wakes_no_crowd() {
     let program = compile("crowd.c");
     for view in ["perf", "none"] {
-        let sleeps = (0..5).map(|_| {
+        let sleeps = (0..10).filter_map(|_| {
             let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
             assert!(output.status.success(), "{}", show(&output));
-            String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
+            let text = String::from_utf8(output.stdout).unwrap();
+            let (sleeps, had) = text.trim().split_once(' ').unwrap();
+            (had.parse::<u32>().unwrap() >= 90).then(|| sleeps.parse::<u32>().unwrap())
         });
-        let least = sleeps.min().unwrap();
-        assert!(least < 150, "{least} sleeps in 100 waits, view {view}");
+        match sleeps.min() {
+            Some(least) => assert!(least < 150, "{least} sleeps in 100 waits, view {view}"),
+            None => skipped("other programs had the processors each time"),
+        }
     }
     fs::remove_file(program).unwrap();
 }
