@@ -55,9 +55,10 @@ fn a_long_section_and_one_that_sleeps() {
     adds_up(mutex);
     let right = if was_alone(&records) { vec!["running"] } else { vec!["running", "preempted"] };
     assert!(right.contains(&cause(&records)), "{records:#?}");
-    // Two of three threads wait, nearly all the time, and one works, unless others have its processor.
+    // Two of three threads wait, nearly all the time, and one works, unless others have its processor. At
+    // least one waits for each of the others, from when it comes.
     let held = number(mutex, "holder_running_ns") + number(mutex, "holder_preempted_ns");
-    assert!(held > 40 * 3 * 2_000_000 * 9 / 10, "{mutex:#}");
+    assert!(held > 40 * 3 * 2_000_000 * 3 / 4, "{mutex:#}");
     let (records, status) = profiled(&[], &program, &["sleeper", "40"]);
     assert_eq!((status, cause(&records)), (Some(3), "blocked"), "{records:#?}");
     adds_up(row(&records, "mutex"));
@@ -151,9 +152,14 @@ fn a_program_that_never_waits_is_told_so() {
     // It has run for no longer than it took: the clock begins before it does.
     let all = one(&records, "profile");
     assert!(number(all, "run_ns") <= number(all, "elapsed_ns"), "{all:#}");
-    let talk = wakeful().args(["profile", "true"]).output().unwrap().stderr;
-    let talk = String::from_utf8(talk).unwrap();
-    assert!(talk.starts_with("wakeful: `true` took") && !talk.contains("on average"), "{talk}");
+    // Where others have the processors it may take for so long that an average is told. Not each time.
+    let says_no_average = || {
+        let talk = wakeful().args(["profile", "true"]).output().unwrap().stderr;
+        let talk = String::from_utf8(talk).unwrap();
+        assert!(talk.starts_with("wakeful: `true` took"), "{talk}");
+        !talk.contains("on average")
+    };
+    assert!((0..200).any(|_| says_no_average()));
 }
 
 #[test]
@@ -431,7 +437,8 @@ fn without_permission_the_waits_are_told_all_the_same() {
     assert!(talk.lines().all(|line| line.chars().count() < 80), "{talk}");
 }
 
-/// A control group of version 1 with a fifth of a processor; it goes away with its last process.
+/// A control group of version 1 with a twentieth of a processor, which is less than other programs leave on a
+/// busy machine; it goes away with its last process.
 struct Group(PathBuf);
 
 impl Group {
@@ -439,7 +446,7 @@ impl Group {
         let name = format!("wakeful-profile-test-{}", std::process::id());
         let group = Self(Path::new("/sys/fs/cgroup/cpu").join(name));
         fs::create_dir(&group.0).ok()?;
-        fs::write(group.0.join("cpu.cfs_quota_us"), "20000").ok()?;
+        fs::write(group.0.join("cpu.cfs_quota_us"), "5000").ok()?;
         Some(group)
     }
 }
@@ -465,17 +472,17 @@ fn root_a_quota_comes_first() {
     let program = compile(folder.path(), &["-g"]);
     let procs = group.0.join("cgroup.procs");
     let mut command = wakeful();
-    command.args(["profile", "--json"]).arg(&program).args(["burn", "100"]);
+    command.args(["profile", "--json"]).arg(&program).args(["burn", "30"]);
     // SAFETY: the closure writes a file, in a child forked by a test.
     let output = unsafe { command.pre_exec(move || fs::write(&procs, "0")) }.output().unwrap();
     let (records, status) = read(&output);
     assert_eq!((status, cause(&records)), (Some(0), "throttled"), "{records:#?}");
     let words = one(&records, "verdict")["words"].as_str().unwrap();
-    let quota = "the CPU quota of 0.20 processors stopped the whole program: throttled in";
+    let quota = "the CPU quota of 0.05 processors stopped the whole program: throttled in";
     assert!(words.contains(quota) && words.contains(" periods of 100ms. "), "{words}");
     assert!(words.contains("this is no lock problem"), "{words}");
     let advice = one(&records, "verdict")["advice"].as_str().unwrap();
-    assert!(advice.starts_with("Raise the quota of 0.20 processors: it stops even one thread."), "{advice}");
+    assert!(advice.starts_with("Raise the quota of 0.05 processors: it stops even one thread."), "{advice}");
 }
 
 /// What a page has: the JSON in it.

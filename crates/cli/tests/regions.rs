@@ -61,9 +61,12 @@ fn one_thread_with_more_work_than_the_others() {
         let told_ns = number(uneven, "imbalance_ns") + number(uneven, "waited_for_preempted_ns");
         // Beside other programs they wait less for it, and more for a processor of their own.
         assert!(told_ns > 30 * 2 * 500_000 && told_ns <= waited_ns, "{uneven:#}");
+        // All that its threads had to do, and no more at once than there are threads.
+        let (run_ns, elapsed_ns) = (number(uneven, "run_ns"), number(uneven, "elapsed_ns"));
+        assert!(run_ns > 30 * 3_400_000 && elapsed_ns > 30 * 3_000_000, "{uneven:#}");
         let processors = uneven["processors"].as_f64().unwrap();
-        assert!(processors > 0.2 && processors < 3.1, "{uneven:#}");
-        assert!(number(uneven, "elapsed_ns") > 30 * 3_000_000, "{uneven:#}");
+        let is_right = (processors - run_ns as f64 / elapsed_ns as f64).abs() < 0.01 && processors < 3.1;
+        assert!(is_right, "{uneven:#}");
         let end = row(&records, "region's end");
         adds_up(end);
         assert_eq!((&end["place"]["name"], number(end, "rounds")), (&Value::from("uneven"), 30), "{end:#}");
@@ -96,7 +99,9 @@ fn a_barrier_inside_and_a_critical_section() {
         assert_eq!(status, Some(0), "{records:#?}");
         let critical = row(&records, "critical");
         adds_up(critical);
-        assert!(number(critical, "waits") > 50, "{critical:#}");
+        // A thread without others beside it does all that it has to do in one go.
+        let least = if was_alone(&records) { 50 } else { 5 };
+        assert!(number(critical, "waits") > least, "{critical:#}");
         let held = number(critical, "holder_running_ns") + number(critical, "holder_preempted_ns");
         let known = held + number(critical, "free_ns") + number(critical, "holder_blocked_ns");
         assert!(held > 0 && known > number(critical, "waited_ns") / 2, "{critical:#}");
@@ -235,8 +240,11 @@ fn tasks_that_are_done_at_a_barrier_are_work() {
         assert_eq!(status, Some(0), "{records:#?}");
         for name in ["by_tasks", "by_loops_of_tasks"] {
             let region = region(&records, name);
-            // A thread sleeps when no task is left. Beside other programs the last one takes longer.
-            assert!(number(region, "waited_ns") < number(region, "team_ns") / 2, "{region:#}");
+            // A thread sleeps when no task is left. Beside other programs that may be for long: the last
+            // one has no processor, or who sleeps gets none.
+            let theirs_ns = number(region, "waited_for_preempted_ns") + number(region, "free_ns");
+            let waited_ns = number(region, "waited_ns").saturating_sub(theirs_ns);
+            assert!(waited_ns < number(region, "team_ns") / 2, "{region:#}");
             assert_eq!(number(region, "imbalance_ns"), 0, "{region:#}");
         }
         for kind in ["region's end", "OpenMP barrier"] {

@@ -197,8 +197,11 @@ static void *by_turns(void *number)
 	return 0;
 }
 
+static atomic_int here;
+
 static void *meets(void *unused)
 {
+	here++;
 	meet();
 	return unused;
 }
@@ -211,7 +214,9 @@ static int hangs(void)
 	pthread_barrier_init(&barrier, 0, 3);
 	for (int i = 0; i < 2; i++)
 		pthread_create(threads + i, 0, meets, 0);
-	usleep(50000);
+	while (here < 2)
+		usleep(1000);
+	usleep(100000);
 	return 0;
 }
 
@@ -220,18 +225,22 @@ static int shared_mutex(void)
 {
 	pthread_mutexattr_t attr;
 	pthread_mutex_t *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	atomic_int *is_held;
 
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	if (shared == MAP_FAILED || pthread_mutex_init(shared, &attr))
 		return 9;
+	is_held = (atomic_int *)(shared + 1);
 	if (fork() == 0) {
 		pthread_mutex_lock(shared);
-		usleep(60000);
+		*is_held = 1;
+		usleep(200000);
 		pthread_mutex_unlock(shared);
 		_exit(0);
 	}
-	usleep(20000);
+	while (!*is_held)
+		usleep(1000);
 	pthread_mutex_lock(shared);
 	pthread_mutex_unlock(shared);
 	wait(0);
@@ -267,12 +276,15 @@ static void *kinds(void *number)
 	}
 	pthread_barrier_wait(&barrier);
 	if (!number) {
-		usleep(20000);
+		while (here < 3)
+			usleep(1000);
+		usleep(50000);
 		pthread_spin_unlock(&spin);
 		pthread_rwlock_unlock(&rwlock);
 		sem_post(&tokens);
 		return 0;
 	}
+	here++;
 	if (number == (void *)1) {
 		pthread_spin_lock(&spin);
 		pthread_spin_unlock(&spin);
