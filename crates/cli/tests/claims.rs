@@ -76,18 +76,23 @@ fn a_run_that_was_killed_is_gone_on_with() {
     let (whole, part) = (desk.path().join("whole"), desk.path().join("part"));
     let is = table(&whole, SIX);
     let lines = || fs::read_to_string(&part).unwrap_or_default().lines().count();
-    let mut kills = 0;
-    while lines() < 15 {
-        let before = lines();
-        let mut run = command(&part, SIX).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while lines() < before.max(1) + 4 && run.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
+    let kills = || {
+        let _ = fs::remove_file(&part);
+        let mut kills = 0;
+        while lines() < 15 {
+            let before = lines();
+            let mut run = command(&part, SIX).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            while lines() < before.max(1) + 4 && run.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = run.kill();
+            run.wait().unwrap();
+            kills += 1;
         }
-        let _ = run.kill();
-        run.wait().unwrap();
-        kills += 1;
-    }
-    assert!(kills >= 2, "{kills}");
+        kills
+    };
+    // Where others have the processors we may be late to kill it.
+    assert!((0..20).any(|_| kills() >= 2), "it was killed once, each time");
     assert_eq!(table(&part, SIX), is);
     assert_eq!(sorted(&part), sorted(&whole));
 }

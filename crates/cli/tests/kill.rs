@@ -39,9 +39,15 @@ fn killed_at_any_moment_it_leaves_no_process() {
     let bench =
         ["bench", "spin", "--foreign", "2", "--locks", "glibc", "--threads", "2", "--warm-up", "0.005"];
     let mut most = 0;
-    for round in 0..rounds {
+    // Where others have the processors, none of the moments may be one at which all of them run. Then we wait
+    // for that, once.
+    for round in 0..=rounds {
+        let waits_for_all = round == rounds;
+        if waits_for_all && most >= 5 {
+            break;
+        }
         let (arguments, name) =
-            if round % 4 == 3 { (&bench[..], "bench") } else { (&compare[..], "compare") };
+            if round % 4 == 3 && !waits_for_all { (&bench[..], "bench") } else { (&compare[..], "compare") };
         let variable = format!("{}-{round}", std::process::id());
         let mut child = Command::new(env!("CARGO_BIN_EXE_wakeful"))
             .args(arguments)
@@ -54,6 +60,10 @@ fn killed_at_any_moment_it_leaves_no_process() {
         // Moments spread over the start and the first run.
         std::thread::sleep(Duration::from_micros(round * 7919 % 60_000));
         let mark = format!("WAKEFUL_KILL_TEST={variable}");
+        let patience = Instant::now();
+        while waits_for_all && left(&mark).len() < 5 && patience.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         most = left(&mark).len().max(most);
         let signal = if round % 5 < 3 {
             libc::SIGKILL

@@ -12,6 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, own = PTHREAD_MUTEX_INI
 static pthread_barrier_t barrier;
 static int turns = 100, shared;
 static int stop;
+static int comes[2], ended[2];
 
 static void start(pthread_t *threads, int count, void *(*each)(void *))
 {
@@ -55,15 +56,35 @@ static void *rounds(void *unused)
 	return unused;
 }
 
-// A wait each millisecond or two, which is not often.
-static void *seldom(void *unused)
+static int is_set(int *word)
 {
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static void set(int *word, int to)
+{
+	__atomic_store_n(word, to, __ATOMIC_RELAXED);
+}
+
+// A wait each millisecond or two, which is not often. Two take turns: whoever has the lock keeps it until the
+// other one comes for it, and whoever had it lets the other one have it first. So each turn is a wait.
+static void *seldom(void *number)
+{
+	int me = (long)number, other = !me;
+
 	for (int i = 0; i < turns; i++) {
+		set(comes + me, 1);
 		pthread_mutex_lock(&own);
+		set(comes + me, 0);
+		while (!is_set(comes + other) && !is_set(ended + other))
+			usleep(100);
 		usleep(1000);
 		pthread_mutex_unlock(&own);
+		while (is_set(comes + other))
+			usleep(100);
 	}
-	return unused;
+	set(ended + me, 1);
+	return 0;
 }
 
 __attribute__((noinline)) void brief_section(void)
