@@ -238,21 +238,23 @@ fn versions() {
 
 /// Who is woken by a broadcast under the mutex finds the mutex free: it sleeps once a round, and not again for
 /// the mutex. Other load on the machine can only add to that, so the least of some runs counts. While other
-/// programs share the processors, wake-ups are made at once, so those runs do not count.
+/// programs share the processors, wake-ups are made at once: then only the others say that it does not hold.
 #[test]
 fn a_broadcast_under_the_mutex_wakes_no_crowd() {
     let program = compile("crowd.c");
     for view in ["perf", "none"] {
-        let sleeps = (0..10).filter_map(|_| {
+        let one = || {
             let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
             assert!(output.status.success(), "{}", show(&output));
             let text = String::from_utf8(output.stdout).unwrap();
             let (sleeps, had) = text.trim().split_once(' ').unwrap();
-            (had.parse::<u32>().unwrap() >= 90).then(|| sleeps.parse::<u32>().unwrap())
-        });
-        match sleeps.min() {
-            Some(least) => assert!(least < 150, "{least} sleeps in 100 waits, view {view}"),
-            None => skipped("other programs had the processors each time"),
+            (sleeps.parse::<u32>().unwrap(), had.parse::<u32>().unwrap())
+        };
+        let runs: Vec<(u32, u32)> = (0..5).map(|_| one()).collect();
+        let is_good = runs.iter().any(|(sleeps, _)| *sleeps < 150);
+        if !is_good {
+            assert!(runs.iter().all(|(_, had)| *had < 90), "sleeps in 100 waits, view {view}: {runs:?}");
+            skipped("other programs had the processors each time");
         }
     }
     fs::remove_file(program).unwrap();
