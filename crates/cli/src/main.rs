@@ -114,7 +114,9 @@ impl Verb {
 
 /// Ends because data could not be written.
 fn unwritten(error: &std::io::Error) -> ! {
-    eprintln!("wakeful: cannot write to standard output: {error}");
+    eprintln!(
+        "wakeful: cannot write to standard output: {error};\nsend it elsewhere, for example with `>file`"
+    );
     std::process::exit(FAILED.into());
 }
 

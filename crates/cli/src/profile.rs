@@ -13,10 +13,11 @@ mod verdict;
 mod verify;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use launch::closure::Reach;
 use launch::interposer::{PROFILE_NAME, preload_list, prepend};
 use launch::{Launch, Target, When, library};
@@ -200,8 +201,13 @@ fn record(
     keep: bool,
     throttled: &mut Throttled,
 ) -> Result<Profile> {
-    let events =
-        Events::new().context("no memory for the events of the program, 256 MB that are mostly holes")?;
+    let events = Events::new().map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::FileTooLarge => "raise `ulimit -f`, the limit of file sizes, to 300 MB",
+            _ => "end other programs, or raise `ulimit -v` and the cgroup's limit of memory",
+        };
+        anyhow!("no memory for the events of the program, 256 MB that are mostly holes: {error};\n{advice}")
+    })?;
     let command = command(launch, library, wakeful, &events.path());
     let program = Program::prepare(|| launch::become_program(&command, &launch.path))?;
     let mut profiling = Profiling::new(program, events);

@@ -116,9 +116,11 @@ impl Sink {
             // A pipe or a terminal has no length.
             let _ = file.set_len(0);
         }
-        // SAFETY: nothing is handled: the signal is ignored, and then as it was.
+        // Without a reader, or beyond `ulimit -f`, there is an error instead of a signal.
+        // SAFETY: nothing is handled: the signals are ignored, and then as they were.
         let written = unsafe {
-            let before = libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            let ignored = [libc::SIGPIPE, libc::SIGXFSZ];
+            let before = ignored.map(|number| libc::signal(number, libc::SIG_IGN));
             let written = match self.path {
                 Some(_) => write(&mut self.to),
                 // Standard error has no buffer, and would be asked for each word. One that is left behind by
@@ -129,7 +131,7 @@ impl Sink {
                 }
             };
             let written = written.and_then(|()| self.to.flush());
-            libc::signal(libc::SIGPIPE, before);
+            ignored.iter().zip(before).for_each(|(number, before)| _ = libc::signal(*number, before));
             written
         };
         let Err(error) = written else { return };
@@ -137,19 +139,26 @@ impl Sink {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return;
         }
-        let Some(path) = &self.path else {
-            let _ = writeln!(io::stderr(), "wakeful: cannot write to {}: {error}", self.name);
-            return;
-        };
-        let is_file = fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
-        let gone = if is_file && fs::remove_file(path).is_ok() { ", and it is removed" } else { "" };
-        let advice = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                ";\nmake room there, or name a file elsewhere, and run it again"
-            }
+        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
+        let gone = match &self.path {
+            Some(path) if is_file(path) && fs::remove_file(path).is_ok() => ", and it is removed",
             _ => "",
         };
-        let _ = writeln!(io::stderr(), "wakeful: cannot write to {}: {error}{gone}{advice}", path.display());
+        let name = plain(&self.name);
+        let advice = again(&error, self.path.is_some());
+        let _ = writeln!(io::stderr(), "wakeful: cannot write to {name}: {error}{gone};\n{advice}");
+    }
+}
+
+/// What to do if a report could not be written.
+fn again(error: &io::Error, is_path: bool) -> String {
+    let elsewhere = if is_path { "name a file elsewhere" } else { "name a file by -o" };
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("make room there, or {elsewhere}, and run it again")
+        }
+        io::ErrorKind::FileTooLarge => "raise the limit of `ulimit -f`, and run it again".into(),
+        _ => format!("{elsewhere}, and run it again"),
     }
 }
 

@@ -629,6 +629,12 @@ fn a_full_disk_is_told_and_costs_no_other_file() {
     command.args(["profile", "--html", "/proc/none.html"]).arg(&program).args(["sleeper", "5"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
+    // Nor where the file for the events would be too large.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 8; exec \"$0\" profile -- \"$1\" sleeper 5"]);
+    let output = limited.arg(wakeful().get_program()).arg(&program).output().unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(125) && talk.contains("raise `ulimit -f`"), "{talk}");
 }
 
 #[test]

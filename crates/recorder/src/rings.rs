@@ -20,6 +20,9 @@ const DATA_TAIL: usize = 1032;
 /// room for 20,000 switches. All rings of a user share these grants and the locked memory of the process.
 const PAGES: [usize; 5] = [512, 128, 32, 8, 2];
 
+/// BOUND: from one look to the next where the kernel tells nothing any more.
+const ENDED: Duration = Duration::from_millis(1);
+
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_DUMMY: u64 = 9;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
@@ -137,11 +140,15 @@ impl Rings {
     pub fn wait(&self, most: Duration) {
         let poll =
             |ring: &Ring| libc::pollfd { fd: ring.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // An event whose processes have all ended is always ready.
         let mut polls: Vec<_> = self.rings.iter().map(poll).collect();
         let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
         // SAFETY: the array and the time live across the call.
         unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as _, &time, std::ptr::null()) };
+        // An event whose processes have all ended is always ready. So is one of a program that changed the
+        // user, which goes on.
+        if polls.iter().any(|poll| poll.revents & libc::POLLHUP != 0) {
+            std::thread::sleep(most.min(ENDED));
+        }
     }
 
     /// Takes all records that there are, of one processor after the other, each with a number that its

@@ -27,7 +27,7 @@ pub(super) struct Cost {
     cost_ns: Both<u64>,
     /// What there had been before the last time.
     taken: Both<u64>,
-    others: u64,
+    others: [u64; 2],
     back: u64,
     dropped: u64,
     every: Both<u32>,
@@ -37,18 +37,18 @@ pub(super) struct Cost {
 
 impl Cost {
     /// It took so long to take what there was. Since the beginning, these were events that a sample has fewer
-    /// of; others, with the kernel's records; releases of locks that were told, or taken back; and events
-    /// that found no room, of which nobody knows what they were.
-    pub fn took(&mut self, took_ns: u64, events: Both<u64>, others: u64, (back, dropped): (u64, u64)) {
+    /// of; other events, and the kernel's records; releases of locks that were told, or taken back; and
+    /// events that found no room. Of those nobody knows what they were: they count as the events do.
+    pub fn took(&mut self, took_ns: u64, events: Both<u64>, others: [u64; 2], (back, dropped): (u64, u64)) {
         let came = [0, 1].map(|at| events[at].saturating_sub(self.taken[at]));
-        let came_others = others.saturating_sub(self.others);
+        let [other, records] = [0, 1].map(|at| others[at].saturating_sub(self.others[at]));
         let lost_ns = dropped.saturating_sub(self.dropped) * EVENT_NS;
         self.cost_ns[0] += back.saturating_sub(self.back) * EVENT_NS;
         (self.taken, self.others, self.back, self.dropped) = (events, others, back, dropped);
-        let (sampled, all) = ((came[0] + came[1]).max(1), (came[0] + came[1] + came_others).max(1));
+        let told = (came[0] + came[1] + other).max(1);
         for (cost_ns, came) in self.cost_ns.iter_mut().zip(came) {
             let part = |of_ns: u64, all: u64| (of_ns as f64 * came as f64 / all as f64) as u64;
-            *cost_ns += part(took_ns, all) + part(lost_ns, sampled) + came * EVENT_NS;
+            *cost_ns += part(took_ns, told + records) + part(lost_ns, told) + came * EVENT_NS;
         }
     }
 
@@ -98,16 +98,16 @@ mod tests {
         assert_eq!(cost.look(1), None);
         // Too much of the time, and half of a look's time is no look.
         let double_ns = (LOOK_NS as f64 * MOST * 1.9) as u64;
-        cost.took(double_ns, [0; 2], 0, (0, 0));
+        cost.took(double_ns, [0; 2], [0; 2], (0, 0));
         assert_eq!(cost.look(1 + LOOK_NS / 2), None);
         assert_eq!(cost.look(1 + LOOK_NS), None, "no event took that");
-        cost.took(double_ns, [10, 0], 0, (0, 0));
+        cost.took(double_ns, [10, 0], [0; 2], (0, 0));
         assert_eq!(cost.look(1 + 2 * LOOK_NS), Some([1, 0]));
         // Most of it was records, which no wait makes.
-        cost.took(double_ns, [20, 0], 10, (0, 0));
+        cost.took(double_ns, [20, 0], [0, 10], (0, 0));
         assert_eq!(cost.look(1 + 3 * LOOK_NS), None);
         // Almost eight times too much, by what the threads take.
-        cost.took(0, [20, 0], 10, (double_ns * 4 / EVENT_NS, 0));
+        cost.took(0, [20, 0], [0, 10], (double_ns * 4 / EVENT_NS, 0));
         assert_eq!(cost.look(1 + 4 * LOOK_NS), Some([4, 0]));
         for every in [3, 2, 1, 0] {
             assert_eq!(cost.look(1 + (8 - u64::from(every)) * LOOK_NS), Some([every, 0]));
@@ -123,14 +123,18 @@ mod tests {
             cost.look(1);
             let (much_ns, mut events) = ((LOOK_NS as f64 * MOST * 1.9) as u64, [10; 2]);
             events[at] = 10_000;
-            cost.took(much_ns - 10_000 * EVENT_NS, events, 0, (0, 0));
+            cost.took(much_ns - 10_000 * EVENT_NS, events, [0; 2], (0, 0));
             assert_eq!(cost.look(1 + LOOK_NS), Some(more));
         }
         // What finds no room is like the rest.
         let mut cost = Cost::default();
         cost.look(1);
-        cost.took(0, [1, 999], 0, (0, LOOK_NS / 10 / EVENT_NS));
+        cost.took(0, [1, 999], [0; 2], (0, LOOK_NS / 10 / EVENT_NS));
         assert_eq!(cost.look(1 + LOOK_NS), Some([0, 2]));
+        let mut cost = Cost::default();
+        cost.look(1);
+        cost.took(0, [1, 0], [999, 0], (0, LOOK_NS / 10 / EVENT_NS));
+        assert_eq!(cost.look(1 + LOOK_NS), None, "others found no room");
         // Together they do not take more, and one that takes nothing is told again beside the other.
         assert_eq!([step(2, MOST * 0.9, MOST * 0.9), step(2, MOST * 0.4, MOST * 0.4)], [3, 2]);
         assert_eq!([step(2, LEAST / 10.0, MOST), step(2, LEAST * 0.6, MOST)], [1, 2]);

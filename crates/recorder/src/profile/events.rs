@@ -76,6 +76,8 @@ pub struct Events {
     dropped: u64,
     /// Rings that have ever been taken: none behind them.
     used: usize,
+    /// When each of them was first seen with its thread; the last time of all: not yet.
+    seen_ns: Vec<u64>,
 }
 
 // SAFETY: the mapping is this value's alone, as far as this process is concerned.
@@ -127,7 +129,7 @@ impl Events {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let events = Self { file, base: base.cast(), dropped: 0, used: 0 };
+        let events = Self { file, base: base.cast(), dropped: 0, used: 0, seen_ns: vec![u64::MAX; RINGS] };
         events.header().magic.store(MAGIC, Relaxed);
         events.header().version.store(VERSION, Relaxed);
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
@@ -166,11 +168,14 @@ impl Events {
         let taken = self.header().next.load(Relaxed) as usize;
         self.used = self.used.max(taken).min(RINGS);
         for ring in 0..self.used {
-            let control = self.control(ring);
             // ORDER: Acquire, pairs with the thread's Release; it has written who it is.
-            if control.state.load(Acquire) != READY {
+            if self.control(ring).state.load(Acquire) != READY {
                 continue;
             }
+            if self.seen_ns[ring] == u64::MAX {
+                self.seen_ns[ring] = crate::now_ns();
+            }
+            let control = self.control(ring);
             let (process, thread) = (control.process.load(Relaxed), control.thread.load(Relaxed));
             // ORDER: Acquire, pairs with the thread's Release; it has written the events.
             let (end, mut at) = (control.head.load(Acquire), control.tail.0.load(Relaxed));
@@ -201,8 +206,8 @@ impl Events {
         words.for_each(|(word, every)| word.store(every.min(MOST_EVERY), Relaxed));
     }
 
-    /// Takes what was counted and not told.
-    pub fn drain_untold(&self, mut take: impl FnMut(Untold)) {
+    /// Takes what was counted and not told, with when its ring was first seen: there was no exec(2) between.
+    pub fn drain_untold(&self, mut take: impl FnMut(Untold, u64)) {
         for ring in 0..self.used {
             let control = self.control(ring);
             // ORDER: Acquire, as in `drain`.
@@ -228,7 +233,7 @@ impl Events {
                 {
                     // A program may write nonsense, and these are added up.
                     let (count, ns) = (count.min(MOST_UNTOLD), ns.min(MOST_UNTOLD));
-                    take(Untold { process, thread, class, object, caller, count, ns });
+                    take(Untold { process, thread, class, object, caller, count, ns }, self.seen_ns[ring]);
                 }
             }
         }
@@ -255,7 +260,7 @@ impl Events {
                 let dropped = u64::from(control.dropped.swap(0, Relaxed));
                 // ORDER: Release, pairs with the Acquire of a thread that takes it; it is empty.
                 control.state.store(FREE, Release);
-                self.dropped += dropped;
+                (self.dropped, self.seen_ns[ring]) = (self.dropped + dropped, u64::MAX);
                 gone.push(thread);
             }
         }
@@ -412,20 +417,24 @@ mod tests {
         assert!(words.add(16, 4, what, 70) && words.add(16, 4, what, 30));
         assert!(!words.add(32, 4, what, 1), "not all was read");
         let mut all = Vec::new();
-        events.drain_untold(|one| all.push(one));
+        let before_ns = crate::now_ns();
+        events.drain_untold(|one, seen_ns| {
+            assert!((1..=before_ns).contains(&seen_ns), "since the first drain");
+            all.push(one);
+        });
         let class = Class::Mutex;
         let one = Untold { process: 5, thread: 6, class, object: 16, caller: 4, count: 2, ns: 100 };
         assert_eq!(all, [one]);
-        events.drain_untold(|one| panic!("{one:?}"));
+        events.drain_untold(|one, _| panic!("{one:?}"));
         assert!(words.add(32, 4, what, 7));
         events.control(1).has_untold.store(1, Relaxed);
-        events.drain_untold(|one| all.push(one));
+        events.drain_untold(|one, _| all.push(one));
         assert_eq!((all[1].object, all[1].count, all[1].ns), (32, 1, 7));
         // Another lock of the same place, where there is no room for it; and one of another place.
         assert!(words.add(32, 4, what, 7) && !words.add(48, 4, what, 1));
         assert!(words.add_at_place(4, what, 9) && !words.add_at_place(5, what, 9));
         events.control(1).has_untold.store(1, Relaxed);
-        events.drain_untold(|one| all.push(one));
+        events.drain_untold(|one, _| all.push(one));
         assert_eq!((all[2].object, all[2].count, all[2].ns), (32, 2, 16));
         let word = Kind::Counted as u64 | what | 5 << 32;
         let one = parse([1, 48, 5, word], 5, 6).unwrap();

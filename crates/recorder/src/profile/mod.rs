@@ -177,8 +177,8 @@ pub struct Profiling {
     next_image: u32,
     names: HashMap<u32, String>,
     batch: Vec<Item>,
-    /// What was only counted, and when it was read.
-    counted: Vec<(u64, Untold)>,
+    /// What was only counted, when it was read, and since when its ring is known.
+    counted: Vec<(Untold, u64, u64)>,
     taken: u64,
     /// Of them: such as a sample has fewer of.
     sampled: cost::Both<u64>,
@@ -323,7 +323,7 @@ impl Profiling {
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
             let took_ns = crate::recording::own_ns() - before_ns;
-            let others = self.records + self.taken - self.sampled.iter().sum::<u64>();
+            let others = [self.taken - self.sampled.iter().sum::<u64>(), self.records];
             self.cost.took(took_ns, self.sampled, others, self.events.untaken());
             if let Some(status) = ended {
                 break status;
@@ -438,7 +438,7 @@ impl Profiling {
                 Item::Event(event) => self.event(&event),
             }
         }
-        self.place_counted(|then_ns, _| then_ns < horizon_ns);
+        self.place_counted(|_, then_ns, _| then_ns < horizon_ns);
         if horizon_ns != u64::MAX {
             self.waits.settle(horizon_ns, &self.history);
             self.pieces();
@@ -508,7 +508,10 @@ impl Profiling {
             }
             What::Named { by_exec: true, name } => {
                 self.programs += u32::from(!name.starts_with(OWN_NAME));
-                self.place_counted(|then_ns, process| process == record.process && then_ns < record.time_ns);
+                // A program that has become another one takes new rings.
+                self.place_counted(|process, then_ns, seen_ns| {
+                    process == record.process && then_ns.min(seen_ns) < record.time_ns
+                });
                 self.helped.remove(&record.process);
                 self.maps.cleared(record.process);
                 self.images.remove(&record.process);
@@ -524,7 +527,7 @@ impl Profiling {
             timeline.record(record);
         }
         if record.what == What::Exited && !self.account.is_alive(record.process) {
-            self.place_counted(|_, process| process == record.process);
+            self.place_counted(|process, _, _| process == record.process);
             self.helped.remove(&record.process);
             self.maps.cleared(record.process);
             self.images.remove(&record.process);
@@ -550,19 +553,21 @@ impl Profiling {
     fn untold(&mut self, now_ns: u64) {
         let (images, sites, counted) = (&self.images, &self.sites.known, &mut self.counted);
         let has_records = self.rings.is_ok();
-        self.events.drain_untold(|one| {
+        self.events.drain_untold(|one, seen_ns| {
             let image = images.get(&one.process);
             let is_known = image.is_some_and(|image| sites.contains_key(&(*image, one.caller)));
-            counted.push((if is_known || !has_records { 0 } else { now_ns }, one));
+            counted.push((one, if is_known || !has_records { 0 } else { now_ns }, seen_ns));
         });
-        self.place_counted(|then_ns, _| then_ns == 0);
+        self.place_counted(|_, then_ns, _| then_ns == 0);
     }
 
-    /// Finds the places of what was only counted, by when it was read and whose it is.
-    fn place_counted(&mut self, is_meant: impl Fn(u64, u32) -> bool) {
-        let is_meant = |(then_ns, one): &mut (u64, Untold)| is_meant(*then_ns, one.process);
+    /// Finds the places of what was only counted, by whose it is, when it was read and since when its ring is
+    /// known.
+    fn place_counted(&mut self, is_meant: impl Fn(u32, u64, u64) -> bool) {
+        let is_meant =
+            |(one, then_ns, seen_ns): &mut (Untold, u64, u64)| is_meant(one.process, *then_ns, *seen_ns);
         let meant: Vec<_> = self.counted.extract_if(.., is_meant).collect();
-        for (_, one) in meant {
+        for (one, ..) in meant {
             let (image, site) = self.place(one.process, one.caller);
             self.waits.untold(&one, image, site);
         }
