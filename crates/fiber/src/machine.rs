@@ -105,7 +105,7 @@ impl Platform for Fibers {
     }
 
     /// A condition variable holds signals back while as many woken fibers are on their way. One of those may
-    /// be pinned to a blocked carrier, and come late. So the number is as large as it can be.
+    /// be pinned to a blocked carrier, and come late. So there is no bound.
     fn processors() -> u32 {
         u32::MAX
     }

@@ -237,7 +237,7 @@ pub trait Platform: Copy + Default + Send + Sync + Sized + 'static {
     fn generation() -> u32;
 
     /// Processors that this application may use: affinity, cpuset, quota and partition considered. At least
-    /// 1. HINT: as of the last look.
+    /// 1; `u32::MAX` where threads cost no processor. HINT: as of the last look.
     fn processors() -> u32;
 
     /// HINT: has the application less processor time than its processors, by a quota? Then an idle

@@ -15,9 +15,9 @@ mod shuttle;
 mod threads;
 
 /// The spin lock as a mutex.
-struct Spin<P: Platform>(Wakeful<P>);
+struct Spin<P: Platform, const FREE: u32 = 1>(Wakeful<P, FREE>);
 
-impl<P: Platform> RawMutex<P> for Spin<P> {
+impl<P: Platform, const FREE: u32> RawMutex<P> for Spin<P, FREE> {
     type Node = ();
 
     fn new() -> Self {

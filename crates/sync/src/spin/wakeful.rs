@@ -13,7 +13,8 @@
 //! | 0              | held, by a thread that has not registered (or by the C library's `lock dec`) |
 //! | -n             | held, by thread n (or n foreign waiters have decremented it: then the hint is wrong) |
 //!
-//! Transitions: 1 -> -me (acquire), any -> 1 (release).
+//! Transitions: 1 -> -me (acquire), any -> 1 (release). Where the C library has no part a lock may be free
+//! as 0: then bit 0 of each value is the other way round. Such locks, in a static, are no part of a file.
 //!
 //! # Invariants
 //!
@@ -54,29 +55,35 @@
 //! without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, ThreadId};
+use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
 
 use crate::wait::look;
 
 /// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on two virtual processors.
 const NAPS_MOST: u64 = 64;
 
-const FREE: u32 = 1;
-
-/// The default spin lock.
+/// The default spin lock. `FREE`, 0 or 1: its word while nobody holds it.
 #[repr(transparent)]
-pub struct Wakeful<P: Platform> {
+pub struct Wakeful<P: Platform, const FREE: u32 = 1> {
     word: P::AtomicU32,
     platform: PhantomData<P>,
 }
 
-impl<P: Platform> Default for Wakeful<P> {
+impl<P: Platform, const FREE: u32> Default for Wakeful<P, FREE> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform> Wakeful<P> {
+impl<P: StaticPlatform> Wakeful<P, 0> {
+    /// A free lock, for a `static`.
+    pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
+}
+
+impl<P: Platform, const FREE: u32> Wakeful<P, FREE> {
+    /// The bit of the table's values that is the other way round in the word.
+    const TURN: u32 = FREE ^ 1;
+
     /// A free lock.
     pub fn new() -> Self {
         Self { word: P::AtomicU32::new(FREE), platform: PhantomData }
@@ -85,7 +92,7 @@ impl<P: Platform> Wakeful<P> {
     #[inline(always)]
     fn try_take(&self) -> Result<u32, u32> {
         // ORDER: Acquire, pairs with R1.
-        self.word.compare_exchange(FREE, P::current().0.wrapping_neg(), Acquire, Relaxed)
+        self.word.compare_exchange(FREE, P::current().0.wrapping_neg() ^ Self::TURN, Acquire, Relaxed)
     }
 
     /// Acquires the lock (A1).
@@ -127,7 +134,7 @@ impl<P: Platform> Wakeful<P> {
                     return None;
                 }
                 // HINT: a stale or foreign owner only chooses between polling and napping.
-                Some(ThreadId(word.wrapping_neg() % ThreadId::LIMIT))
+                Some(ThreadId((word ^ Self::TURN).wrapping_neg() % ThreadId::LIMIT))
             };
             if look::while_it_runs::<P>(costs.sleep, costs.line, 2 * costs.switch, &mut taken) {
                 return;
