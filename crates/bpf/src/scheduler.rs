@@ -16,8 +16,7 @@ pub use crate::admission::{Admission, pidfd};
 use crate::load::quietly;
 use crate::{ARENA_SIZE, Error, admission, sys};
 
-/// `SCHED_EXT`, for sched_setscheduler(2): who has it is scheduled by us, or, while there is no scheduler, as ever.
-pub const POLICY: libc::c_int = 7;
+pub use abi::server::POLICY;
 
 /// Applications at a time, of which 0 is all those that were never admitted.
 pub const SLOTS: u32 = 64;
@@ -204,6 +203,17 @@ impl Scheduler {
         }
         let application = Application { vtime: self.application(0)?.vtime, ..Application::default() };
         self.map("applications").update(&slot.to_ne_bytes(), bytes(&application), MapFlags::ANY)?;
+        self.renew(slot)
+    }
+
+    /// Gives the application of a slot an empty arena in the place of the one that it has: its process has executed another program. What it has had stays.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn renew(&self, slot: u32) -> Result<Admission, Error> {
+        if slot == 0 || slot >= SLOTS {
+            return Err(Error::Full);
+        }
         let enrol = self.object.progs().find(|program| program.name() == "enrol").expect("the object has it");
         admission::prepare(self.map("arenas").as_fd(), enrol.as_fd(), slot, Some(&new_arena()))
     }

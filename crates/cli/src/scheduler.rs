@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, mem};
 
+use abi::server::SCHEDULER as SOCKET;
 use anyhow::{Context, Result, bail};
 use bpf::scheduler::{self, Config, SLOTS, Scheduler, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -94,7 +95,6 @@ struct Status {
 }
 
 const FOLDER: &str = "/run/wakeful";
-const SOCKET: &str = "/run/wakeful/scheduler";
 
 pub fn main(args: Args) -> Result<ExitCode> {
     match args.verb {
@@ -218,7 +218,12 @@ struct Member {
     process: u32,
     user: u32,
     pidfd: OwnedFd,
+    /// How many programs it has executed that took part.
+    executed: u32,
 }
+
+/// BOUND: a script executes one in the end. Each arena that a process keeps takes half a MB, too.
+const EXECUTED: u32 = 16;
 
 /// BOUND: programs of one user, and of all users but root; each takes half a MB of the kernel's memory.
 const OF_USER: usize = 16;
@@ -326,7 +331,17 @@ impl Server {
         Ok(false)
     }
 
+    /// Also a process that has executed another program since, and a child of one that was taken in.
     fn take_in(&mut self, process: u32, user: u32) -> Result<scheduler::Admission> {
+        for (slot, member) in self.members.iter_mut().enumerate() {
+            if let Some(member) = member.as_mut().filter(|member| member.process == process) {
+                member.executed += 1;
+                if member.executed > EXECUTED {
+                    bail!("the process has executed too many programs");
+                }
+                return Ok(self.scheduler.renew(slot as u32)?);
+            }
+        }
         let pidfd = scheduler::pidfd(process).context("the asking process is gone")?;
         if !has_room(self.members.iter().flatten().map(|member| member.user), user) {
             bail!("you have too many programs under the scheduler, or all users have; end some");
@@ -335,7 +350,7 @@ impl Server {
         let slot = free.ok_or(bpf::Error::Full)?;
         let admission = self.scheduler.prepare(slot)?;
         self.scheduler.admit(pidfd.as_fd(), slot)?;
-        self.members[slot as usize] = Some(Member { process, user, pidfd });
+        self.members[slot as usize] = Some(Member { process, user, pidfd, executed: 0 });
         Ok(admission)
     }
 

@@ -63,12 +63,20 @@ fn cpu_seconds(process: u32) -> Option<f64> {
     told(process, "cpu_seconds")
 }
 
-/// What the scheduler tells of the process.
-fn told(process: u32, field: &str) -> Option<f64> {
+fn programs() -> Vec<serde_json::Value> {
     let output = wakeful(&["scheduler", "status", "--json"]).output().unwrap();
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let programs = status["programs"].as_array().unwrap();
-    programs.iter().find(|program| program["process"] == process)?[field].as_f64()
+    status["programs"].as_array().unwrap().clone()
+}
+
+/// What the scheduler tells of the process.
+fn told(process: u32, field: &str) -> Option<f64> {
+    programs().iter().find(|program| program["process"] == process)?[field].as_f64()
+}
+
+/// The sum of what the scheduler tells of each process.
+fn told_of_all(field: &str) -> f64 {
+    programs().iter().filter_map(|program| program[field].as_f64()).sum()
 }
 
 fn warnings() -> Vec<String> {
@@ -128,12 +136,21 @@ fn guest_sched_hears_of_an_unmodified_program() {
     let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status();
     assert!(built.expect("a C compiler, as linking Rust needs one").success());
     let mut server = start();
-    let child = run(true, &[program.to_str().unwrap()]);
-    let put_off = eventually("a preemption of a holder is put off", || {
-        told(child.id(), "extended").filter(|&count| count >= 10.0)
-    });
-    println!("{put_off} preemptions put off so far, {:?} hand-offs", told(child.id(), "handed_off"));
-    ended_well(child, "\nall well\n");
+    let program = program.to_str().unwrap();
+    // As it is, as what a shell becomes, and as what one starts.
+    let (becomes, starts) = (format!("exec {program}"), format!("{program}; true"));
+    for command in [&[program][..], &["sh", "-c", &becomes], &["sh", "-c", &starts]] {
+        let child = run(true, command);
+        let put_off = eventually("a preemption of a holder is put off", || {
+            Some(told_of_all("extended")).filter(|&count| count >= 10.0)
+        });
+        println!(
+            "{command:?}: {put_off} preemptions put off so far, {} hand-offs",
+            told_of_all("handed_off")
+        );
+        ended_well(child, "\nall well\n");
+        eventually("forgotten", || (told_of_all("extended") == 0.0).then_some(()));
+    }
     server.kill().unwrap();
     server.wait().unwrap();
     assert_eq!(warnings(), [""; 0]);

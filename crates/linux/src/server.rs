@@ -6,6 +6,7 @@
 //! is.
 
 mod offers;
+pub(crate) mod scheduled;
 
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
@@ -136,6 +137,8 @@ fn explain(f: &mut std::fmt::Formatter, why: Refusal, limit: u32) -> std::fmt::R
 const SOCKET_PATH: usize = 107;
 /// Room for a packet, and for one byte of what is none.
 const PACKET: [u8; SIZE + 1] = [0; SIZE + 1];
+/// The kind of the server's sockets.
+const PACKETS: libc::c_int = libc::SOCK_SEQPACKET;
 /// Descriptors of one packet, at most.
 pub const DESCRIPTORS: usize = 3;
 /// Those that come with an answer.
@@ -215,7 +218,7 @@ impl Connection {
     /// # Errors
     /// [`Error::NoServer`], or what connect(2) says.
     pub fn open() -> Result<Self, Error> {
-        Self::open_by(path(), 0, None)
+        Self::open_by(path(), PACKETS, None)
     }
 
     /// To a server that listens elsewhere.
@@ -223,12 +226,12 @@ impl Connection {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at(path: &str) -> Result<Self, Error> {
-        Self::open_by(path.as_bytes(), 0, None)
+        Self::open_by(path.as_bytes(), PACKETS, None)
     }
 
-    /// With flags for the socket, and a limit to how long anything on it may take.
-    fn open_by(path: &[u8], flags: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
+    /// With a kind of socket, and a limit to how long anything on it may take.
+    fn open_by(path: &[u8], kind: libc::c_int, patience: Option<Duration>) -> Result<Self, Error> {
+        let kind = kind | libc::SOCK_CLOEXEC;
         // SAFETY: plain numbers; the descriptor is new and ours.
         let socket = unsafe { Fd::new(libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0)) };
         let socket = socket.map_err(Error::Io)?;
@@ -364,8 +367,10 @@ impl Connection {
     /// # Errors
     /// Those of send(2).
     pub fn send(&self, request: impl Into<Envelope>) -> Result<(), Error> {
-        let packet = request.into().encode();
-        let bytes = packet.bytes();
+        self.send_bytes(request.into().encode().bytes())
+    }
+
+    fn send_bytes(&self, bytes: &[u8]) -> Result<(), Error> {
         let (fd, nobody) = (self.socket.as_raw_fd(), core::ptr::null::<libc::sockaddr>());
         let flags = libc::MSG_NOSIGNAL;
         // SAFETY: the bytes live.
@@ -627,7 +632,7 @@ const MORE_PATIENCE: Duration = Duration::from_secs(5);
 const TRIES: u32 = 5;
 
 fn hurried(patience: Duration) -> Result<Connection, Error> {
-    Connection::open_by(path(), 0, Some(patience))
+    Connection::open_by(path(), PACKETS, Some(patience))
 }
 
 /// Asks the server of this machine for an arena that its observer fills, and for the server's life.
@@ -699,11 +704,14 @@ mod tests {
 
     #[test]
     fn a_path_that_is_too_long_stays_so() {
-        let open = |length| Connection::open_by(&vec![b'x'; length], 0, None);
+        let open = |length| Connection::open_by(&vec![b'x'; length], PACKETS, None);
         assert!(matches!(open(SOCKET_PATH), Err(Error::NoServer)));
         for length in [SOCKET_PATH + 1, 1000] {
             let path = SocketPath::new(&vec![b'x'; length]);
-            assert!(matches!(Connection::open_by(&path.bytes[..path.length], 0, None), Err(Error::LongPath)));
+            assert!(matches!(
+                Connection::open_by(&path.bytes[..path.length], PACKETS, None),
+                Err(Error::LongPath)
+            ));
             assert!(matches!(open(length), Err(Error::LongPath)));
         }
     }

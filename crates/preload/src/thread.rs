@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use libc::{pthread_attr_t, pthread_t};
 use linux::{Linux, Uncancelled};
 use platform::Platform;
+use sync::mutex::publishes_from_now;
 
 use crate::{real, sem};
 
@@ -52,8 +53,51 @@ fn creates() {
     Linux::register_lazily();
 }
 
-/// What a thread starts in.
-type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+/// What a thread starts in. It may end by a cancellation, which unwinds.
+type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+/// What a thread is to do, under a scheduler.
+struct Work {
+    start: Start,
+    arg: *mut c_void,
+}
+
+/// Under a scheduler each thread says from its first lock on that it holds one, not only once it has waited.
+/// Many programs hardly wait, and lose their processors while they hold locks all the same.
+extern "C-unwind" fn heard(work: *mut c_void) -> *mut c_void {
+    // SAFETY: from `create_with`, which has given it to this thread.
+    let Work { start, arg } = unsafe { work.cast::<Work>().read() };
+    // SAFETY: as above.
+    unsafe { libc::free(work) };
+    publishes_from_now::<Linux>();
+    start(arg)
+}
+
+/// Creates a thread by `create`, which says 0 if it has.
+fn create_with(
+    start: Start,
+    arg: *mut c_void,
+    create: impl FnOnce(*mut c_void, *mut c_void) -> c_int,
+) -> c_int {
+    creates();
+    if !Linux::hands_off() {
+        return create(start as *mut c_void, arg);
+    }
+    publishes_from_now::<Linux>();
+    // SAFETY: plain numbers.
+    let work = unsafe { libc::malloc(size_of::<Work>()) };
+    if work.is_null() {
+        return create(start as *mut c_void, arg);
+    }
+    // SAFETY: as large, and as aligned as anything.
+    unsafe { work.cast::<Work>().write(Work { start, arg }) };
+    let result = create(heard as *mut c_void, work);
+    if result != 0 {
+        // SAFETY: no thread has it.
+        unsafe { libc::free(work) };
+    }
+    result
+}
 
 /// # Safety
 /// As the C library's function of this name; likewise below.
@@ -64,16 +108,15 @@ pub unsafe extern "C" fn pthread_create(
     start: Start,
     arg: *mut c_void,
 ) -> c_int {
-    creates();
     // SAFETY: as promised.
-    unsafe { real::create(thread, attr, start as *mut c_void, arg) }
+    create_with(start, arg, |start, arg| unsafe { real::create(thread, attr, start, arg) })
 }
 
 /// The C library's does not go through `pthread_create`.
 #[unsafe(no_mangle)]
 #[allow(missing_docs, clippy::missing_safety_doc)]
 pub unsafe extern "C" fn thrd_create(thread: *mut pthread_t, start: Start, arg: *mut c_void) -> c_int {
-    creates();
-    // SAFETY: as promised. A program that calls it comes with a C library that has it.
-    unsafe { real::thrd_create(thread, start as *mut c_void, arg) }
+    // SAFETY: as promised. A program that calls it comes with a C library that has it. What starts returns an
+    // int, in the same register.
+    create_with(start, arg, |start, arg| unsafe { real::thrd_create(thread, start, arg) })
 }

@@ -34,6 +34,12 @@ use crate::Partition;
 
 /// Where the server listens.
 pub const SOCKET: &str = "/run/wakeful/wakefuld";
+
+/// Where `wakeful scheduler` listens: a socket of type SOCK_STREAM, with words for requests.
+pub const SCHEDULER: &str = "/run/wakeful/scheduler";
+
+/// `SCHED_EXT`, for sched_setscheduler(2): who has it is the scheduler's, or, while there is none, as ever.
+pub const POLICY: i32 = 7;
 /// The first word of each message ("KWSV").
 pub const MAGIC: u32 = 0x5653_574b;
 /// Version of the messages, and of the blocks.

@@ -31,6 +31,8 @@ const SYMBOL: &CStr = c"wakeful_preload_registry_1";
 
 extern "C" fn observed() -> *mut u8 {
     super::prepare();
+    // The runtime's first look: the program has no other thread yet.
+    super::observe::join();
     let observed = live().filter(|registry| registry.view() == View::Bpf);
     observed.map_or(null_mut(), |registry| registry.start.as_ptr())
 }

@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use abi::View;
+use abi::environment::OBSERVER;
 
 use super::exit;
 use super::space::{ARENA_AT, SIZE, build, live, observed_by, publish, vacant};
@@ -20,6 +21,13 @@ pub fn prepare() {
     {
         let _ = observe_with(observer);
     }
+}
+
+/// Takes an arena of the scheduler's, if one that has started this program had one. True: it has one now.
+pub(super) fn join() -> bool {
+    server::variable(OBSERVER, |_| Some(())).is_some()
+        && may_be_observed()
+        && server::scheduled::join().is_some_and(|observer| observe_with(observer).is_ok())
 }
 
 #[inline(always)]
@@ -48,7 +56,7 @@ impl core::fmt::Display for Refused {
 /// Chooses the view, the privileged one included: see [`crate::init`]. Returns why the bpf view could not
 /// be had, if it was tried.
 pub fn load() -> Option<Refused> {
-    if !may_be_observed() {
+    if !may_be_observed() || join() {
         return None;
     }
     #[cfg(feature = "bpf")]

@@ -243,14 +243,15 @@ fn next_generation(told: u64) -> u64 {
     if told >> 32 == process { told } else { process << 32 | (told as u32).wrapping_add(1) as u64 }
 }
 
-/// How often this process is a forked copy, modulo 8. See the module's Generation.
+/// How often this process is a forked copy, modulo 8. See the module's Generation. Makes no space: libraries
+/// that a program loads ask before [`super::prepare`], which chooses the view of the space.
 pub fn generation() -> u32 {
     loop {
-        match ensure().map(|registry| registry.told()) {
+        match live().map(|registry| registry.told()) {
             // Wiped since: a signal handler has forked, and this is the child.
             Some(0) => continue,
             Some(generation) => return generation % 8,
-            // No memory for a space: a copy is the next generation all the same.
+            // No space: a copy is the next generation all the same.
             None => {
                 // ORDER: Acquire, pairs with the Release in `told`: if a space's number is here, `live`
                 // finds the space.

@@ -26,7 +26,7 @@ pub(crate) use tas_b::{FIRST_BACKOFF, LAST_BACKOFF};
 pub use ticket::Ticket;
 pub use ticket_np::TicketNp;
 pub use ttas::Ttas;
-pub use wakeful::Wakeful;
+pub use wakeful::{Wakeful, publishes_from_now};
 
 use platform::{Deadline, Platform};
 

@@ -88,6 +88,8 @@ mod queue;
 mod share;
 mod waiter;
 
+pub use published::publishes_from_now;
+
 use core::marker::PhantomData;
 use platform::{Atomic, Deadline, Ordering::*, Platform, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId};
 

@@ -6,8 +6,8 @@
 //! has (I4). So the compare-and-swap of A1, and the first one of R1, fail, and the slow paths
 //! tell. The fast paths know nothing of it, and take not one instruction for it.
 //!
-//! - P0. A thread begins to publish on its first slow path of `lock` while [`Platform::hands_off`] is true.
-//!   It has an id from then on.
+//! - P0. A thread begins to publish on its first slow path of `lock` while [`Platform::hands_off`] is true,
+//!   or when it is told to ([`publishes_from_now`]). It has an id from then on.
 //! - P9. It ends when it has released its last lock and nobody listens any more.
 
 use platform::{Deadline, Platform, ThreadId};
@@ -27,6 +27,13 @@ pub fn publishes<P: Platform>() -> bool {
 fn begin<P: Platform>() {
     if !publishes::<P>() {
         P::set_stamp(PUBLISHES);
+    }
+}
+
+/// P0, if somebody listens: a thread that never meets another one at a lock publishes, too.
+pub fn publishes_from_now<P: Platform>() {
+    if P::hands_off() && P::register() != ThreadId::NONE {
+        begin::<P>();
     }
 }
 
