@@ -159,6 +159,14 @@ pub fn one_writer<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u
     shared.finish();
 }
 
+/// All write.
+pub fn writers<M: Machine, L: RawRwLock<M> + 'static>(threads: u32, rounds: u32) {
+    let shared = Shared::<M, L>::new();
+    let ours = shared.clone();
+    together::<M>(threads, move |_| (0..rounds).for_each(|_| ours.use_as(As::Writer)));
+    shared.finish();
+}
+
 /// Readers who come after a writer all get in at once: none leaves before all are there.
 pub fn sharing<M: Machine, L: RawRwLock<M> + 'static>(readers: u32) {
     let shared = Shared::<M, L>::new();

@@ -78,6 +78,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn yields() {}
     /// Meanwhile, before a thread sleeps.
     fn sleeps() {}
+    /// A nap ends.
+    fn naps() -> bool {
+        true
+    }
     /// Meanwhile, before a thread moves to another processor.
     fn moves() {}
     /// The thread whose id this is has one.
@@ -553,7 +557,11 @@ impl<P: Platform, W: Twist> Platform for Twisted<P, W> {
         P::pause();
     }
     fn nap(ns: u64) {
-        P::nap(ns);
+        if W::naps() {
+            P::nap(ns);
+        } else {
+            P::wait(&Atomic::new(0), 0, None);
+        }
     }
     fn yield_now() {
         W::yields();

@@ -393,3 +393,37 @@ fn crowded() {
     loom("crowded, exclusion", 2, 500, || bodies::exclusion::<L, Wakeful<L>>(3, 2));
     shuttle("crowded, timing", 50, || bodies::timing::<S, Wakeful<S>>(4, 4, 2_000_000));
 }
+
+/// A lock for one alone: sharing has been found to lose (H3), and the front naps. Nobody else naps here, for
+/// nobody reads, and no other program runs.
+mod for_one {
+    use super::*;
+    use conformance::twist::Twist;
+
+    #[test]
+    fn writers() {
+        loom("for one alone", 2, 100, || bodies::writers::<Loom, Wakeful<Loom>>(3, 3));
+        shuttle("for one alone", 50, || bodies::writers::<Shuttle, Wakeful<Shuttle>>(3, 6));
+    }
+
+    /// A front that sleeps where it should nap. Nobody wakes it.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct SleepsOn;
+
+    impl Twist for SleepsOn {
+        fn naps() -> bool {
+            false
+        }
+    }
+
+    /// Shuttle comes to that state, and sees what is wrong there.
+    #[test]
+    fn twin() {
+        type S = Twisted<Shuttle, SleepsOn>;
+        let hints = Hints::Always(RunState::Running);
+        let settings = Settings { hints, clock_step_ns: STEPS[0], ..Settings::default() };
+        conformance::shuttle::finds(settings, "a front that sleeps beside one alone", || {
+            bodies::writers::<S, Wakeful<S>>(3, 6);
+        });
+    }
+}

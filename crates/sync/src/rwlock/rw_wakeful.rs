@@ -261,10 +261,15 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     #[inline]
     fn read_by(&self, want: Want, deadline: Option<Deadline>) -> bool {
-        if self.state.load(Relaxed) & BIASED != 0 && self.read_aside() {
+        let seen = self.state.load(Relaxed);
+        if seen & BIASED != 0 && self.read_aside() {
             return true;
         }
         let heeded = if want == Want::Read { want.excluded() | DEMAND } else { want.excluded() };
+        if want == Want::Read && seen & heeded != 0 && self.seems_shared() {
+            // W0. To add and to take back would keep the line of the state from whoever is inside.
+            return self.wait(want, deadline);
+        }
         // ORDER: Acquire (A1), pairs with R1 and R2.
         let was = self.state.fetch_add(READER, Acquire);
         if was & heeded != 0 {

@@ -67,6 +67,9 @@ pub const FEW: u32 = 4;
 /// every 170 ns: two moves of a cache line.
 pub const HOT: u32 = 12;
 
+/// W0. As many looks, each after a pause, as take two turns of a lock that is [`HOT`]: about 0.4 us.
+pub const CLOSE_LOOKS: u32 = 24;
+
 /// H2. BOUND: so many uses after the last count, at least, is the next one made: counting takes time in which
 /// the lock may be held. Twice as many and more can be told from each other ([`TOLD`]).
 pub const COUNTED: u32 = 12;

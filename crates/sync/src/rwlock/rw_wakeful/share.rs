@@ -11,7 +11,7 @@
 //! | step | what happens |
 //! |---|---|
 //! | H1 | A front finds the lock used (F1): threads share it for `SHARED_MS`, unless H3 or others say no. |
-//! | H2 | After W1: the uses since the last H2. What the pace exceeds them is a debt; more uses pay it off. |
+//! | H2 | After W0, W1: the uses since the last H2. What the pace exceeds them is a debt; more pay it off. |
 //! | H3 | The debt is `DEBT_MOST` uses: for `alone_ms` the lock is for one *alone*. Then H1 tries again. |
 //!
 //! While the lock is for one alone, arrivals go into line at once, and the front naps for a turn.
@@ -76,6 +76,12 @@ fn since(now: u64) -> u32 {
 }
 
 impl<P: Readers, N: Preemption> Wakeful<P, N> {
+    /// W0. Sharing was tried, lately or not, and has not been found to lose.
+    pub(super) fn seems_shared(&self) -> bool {
+        let front = self.front.load(Relaxed);
+        front & ALONE == 0 && front & SINCE != 0 && P::processors() <= FEW
+    }
+
     /// W1. Sharing was tried lately, and has not been found to lose.
     pub(super) fn shared(&self, now: u64) -> bool {
         let front = self.front.load(Relaxed);

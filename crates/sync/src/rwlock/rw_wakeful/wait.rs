@@ -10,6 +10,7 @@
 //!
 //! | step | what happens |
 //! |---|---|
+//! | W0 | If threads seem to share, on few processors: look closely, without a clock. Then H2, or W1. |
 //! | W1 | If threads share (F2), look for `arrival` while the holder runs and nobody demands. Then H2. |
 //! | W2 | Else, or after a demand was met, lock `line`: now we are the front. |
 //! | W3 | A recursive reader is never in line. It sets SLEEPER and sleeps on `state`. Without room it naps. |
@@ -360,8 +361,27 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
         matches!(self.wait_as(Upgrader { since: P::now_ns() }, deadline), Waited::Taken)
     }
 
-    /// W1 to W4, then in line.
+    /// W0. Takes the lock when it is free, unless somebody demands it, or it is biased.
+    fn look_closely(&self, want: Want) -> bool {
+        for _ in 0..limits::CLOSE_LOOKS.min(P::PAUSES) {
+            P::pause();
+            let word = self.state.load(Relaxed);
+            if word & (BIASED | DEMAND | URGENT) != 0 {
+                return false;
+            }
+            if !want.kept_out(word) && matches!(self.take(word, want, false, None), Seen::Taken) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// W0 to W4, then in line.
     pub(super) fn wait_as_it_is(&self, want: Want, deadline: Option<Deadline>) -> bool {
+        if self.seems_shared() && self.look_closely(want) {
+            self.learn();
+            return true;
+        }
         loop {
             let arrived = P::now_ns();
             let roomy = look::has_room::<N, P>(arrived);
