@@ -14,7 +14,7 @@ docs/SUMMARY.md docs/start.md docs/packages.md docs/gain.md docs/permissions.md 
 docs/style.md
 docs/glossary.md docs/faq.md docs/messages.md docs/processors.md docs/use.md docs/limits.md docs/openmp-speed.md SECURITY.md
 docs/design/mutex.md docs/design/rwlock.md docs/design/condvar.md docs/design/semaphore.md docs/design/team.md
-docs/design/barrier.md docs/design/guard.md docs/simulator.md vm/README.md docs/openmp.md docs/performance.md docs/programs.md docs/informing.md
+docs/design/barrier.md docs/design/guard.md docs/simulator.md vm/README.md docs/openmp.md docs/performance.md docs/programs.md docs/programs-earlier.md docs/informing.md
 """.split()
 MOST_WORDS = 25
 MOST_COLUMNS = 110
@@ -37,7 +37,7 @@ MAP = "docs/crates.svg"
 MESSAGES = "docs/messages.md"
 # Pages and pictures whose numbers are quoted, and where each of them must stand.
 QUOTING = ["docs/gain.md", "docs/gain.svg", "docs/threads.md", "docs/faq.md"]
-MEASURED = re.compile(r"docs/(?:performance|programs|openmp-speed|use|partitions|design/\w+)\.md")
+MEASURED = re.compile(r"docs/(?:performance|programs|programs-earlier|openmp-speed|use|partitions|design/\w+)\.md")
 BOOK = "docs/SUMMARY.md"
 LINK = re.compile(r"(?<!\\)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
