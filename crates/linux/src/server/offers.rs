@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use platform::Platform;
 
-use super::{Connection, Request, is_member, partition, path};
+use super::{Connection, PACKETS, Request, is_member, partition, path};
 use crate::Linux;
 
 /// How many processors this process has said it can spare. Written by who speaks, as the next two.
@@ -155,7 +155,7 @@ fn speak() {
         0 => return heard(count),
         left => Request::Spare(left),
     };
-    let told = Connection::open_by(path(), libc::SOCK_NONBLOCK, None)
+    let told = Connection::open_by(path(), PACKETS | libc::SOCK_NONBLOCK, None)
         .and_then(|connection| connection.send(request));
     if told.is_err() {
         NEXT.store(now_ms() + AGAIN_MS, Relaxed);
