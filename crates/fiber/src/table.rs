@@ -6,7 +6,7 @@
 //! own, as signal handlers may wake them (`posts.rs`).
 //!
 //! # State
-//! Buckets by address. Each has a spin lock and a list of places, oldest first. A place lies on its waiter's
+//! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's
 //! stack.
 //!
 //! # Protocol
@@ -21,7 +21,8 @@
 //!
 //! # Under the scheduler
 //! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, also those of
-//! unrelated words: they nap. A fiber of `Priority::Low` may lose it to any usual thread, and for long.
+//! unrelated words. A fiber of `Priority::Low` may lose it to any usual thread, and for long. Usual carriers
+//! that meet it there block in the kernel meanwhile.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
@@ -29,7 +30,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use linux::{Kernel, Linux};
 use platform::{Clock, Deadline, Platform, Wait};
-use sync::spin::Wakeful;
+use sync::mutex::{Native, RawMutex};
 
 use crate::cancel::is_due;
 use crate::carrier::{self, switch};
@@ -41,9 +42,6 @@ use crate::record::{Fiber, Why};
 const BUCKETS: usize = 1024;
 /// Who wakes passes over so many that cannot run, at most: the others of the bucket wait meanwhile.
 const PASSED: u32 = 64;
-
-/// Its release is a plain store.
-type Lock = Wakeful<Kernel, 0>;
 
 struct Place {
     key: usize,
@@ -63,7 +61,7 @@ struct Ends {
 #[repr(align(64))]
 struct Bucket {
     /// In a cell: a forked child replaces it.
-    lock: UnsafeCell<Lock>,
+    lock: UnsafeCell<Native<Kernel>>,
     ends: UnsafeCell<Ends>,
 }
 
@@ -74,7 +72,7 @@ type Table = [Bucket; BUCKETS];
 
 /// Nobody waits.
 const fn empty() -> Bucket {
-    Bucket { lock: UnsafeCell::new(Lock::INIT), ends: UnsafeCell::new(Ends::EMPTY) }
+    Bucket { lock: UnsafeCell::new(Native::INIT), ends: UnsafeCell::new(Ends::EMPTY) }
 }
 
 static TABLE: Table = [const { empty() }; BUCKETS];
@@ -93,7 +91,7 @@ extern "C" fn after_fork() {
             let ends = &mut *bucket.ends.get();
             if *lock.cast::<u32>() != 0 || !ends.oldest.is_null() || !ends.newest.is_null() {
                 *ends = Ends::EMPTY;
-                *lock = Lock::INIT;
+                *lock = Native::INIT;
             }
         }
     }
@@ -117,9 +115,9 @@ impl Bucket {
     fn alone<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
         // SAFETY: released below, once; the list is ours in between, and `body` does not come back here.
         unsafe {
-            (*self.lock.get()).lock();
+            (*self.lock.get()).lock(&());
             let result = body(&mut *self.ends.get());
-            (*self.lock.get()).unlock();
+            (*self.lock.get()).unlock(&());
             result
         }
     }
