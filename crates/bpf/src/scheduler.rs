@@ -206,7 +206,8 @@ impl Scheduler {
         self.renew(slot)
     }
 
-    /// Gives the application of a slot an empty arena in the place of the one that it has: its process has executed another program. What it has had stays.
+    /// Gives the application of a slot an empty arena in the place of its own: its process has executed another
+    /// program. The time that it has used stays.
     ///
     /// # Errors
     /// As [`Self::prepare`].

@@ -236,9 +236,10 @@ fn versions() {
     same("versions.c");
 }
 
-/// Who is woken by a broadcast under the mutex finds the mutex free: it sleeps once a round, and not again for
-/// the mutex. Other load on the machine can only add to that, so the least of some runs counts. While other
-/// programs share the processors, wake-ups are made at once: then only the others say that it does not hold.
+/// A waiter that a broadcast under the mutex wakes finds the mutex free. It sleeps once a round, and not again
+/// for the mutex. Other load on the machine can only add to that, so the least of some runs counts. While
+/// other programs share the processors, wake-ups are made at once. Then only the others say that it does not
+/// hold.
 #[test]
 fn a_broadcast_under_the_mutex_wakes_no_crowd() {
     let program = compile("crowd.c");

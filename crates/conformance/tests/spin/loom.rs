@@ -7,7 +7,6 @@ use super::*;
 fn loom_exclusion() {
     loom("spin, two", 3, || bodies::exclusion::<Loom, Spin<Loom>>(2, 2));
     loom("spin, three", 2, || bodies::exclusion::<Loom, Spin<Loom>>(3, 1));
-    loom("spin, free as 0", 2, || bodies::exclusion::<Loom, Spin<Loom, 0>>(2, 2));
 }
 
 #[test]

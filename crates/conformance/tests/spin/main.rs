@@ -15,9 +15,9 @@ mod shuttle;
 mod threads;
 
 /// The spin lock as a mutex.
-struct Spin<P: Platform, const FREE: u32 = 1>(Wakeful<P, FREE>);
+struct Spin<P: Platform>(Wakeful<P>);
 
-impl<P: Platform, const FREE: u32> RawMutex<P> for Spin<P, FREE> {
+impl<P: Platform> RawMutex<P> for Spin<P> {
     type Node = ();
 
     fn new() -> Self {

@@ -7,7 +7,6 @@ use super::*;
 fn threads_exclusion() {
     let rounds = if long() { 20_000 } else { 500 };
     bodies::exclusion::<Linux, Spin<Linux>>(32, rounds);
-    bodies::exclusion::<Linux, Spin<Linux, 0>>(32, rounds);
     bodies::exclusion::<Twisted<Linux, Lying>, Spin<Twisted<Linux, Lying>>>(8, rounds / 10);
 }
 

@@ -6,10 +6,14 @@
 //! to. So a program that finds a handle and no arena asks for one of its own, before its first thread.
 
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use abi::server::{POLICY, SCHEDULER};
 
-use super::{Connection, LONGER_PATIENCE};
+use super::Connection;
+
+/// BOUND: the scheduler answers one at a time, and gives each that says nothing 200 ms, to read and to write.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Asks the scheduler for an arena of this process's own; `None` if the process is none of the scheduler's,
 /// or there is none any more.
@@ -20,7 +24,7 @@ pub(crate) fn join() -> Option<bpf::Observer> {
         return None;
     }
     let kind = libc::SOCK_STREAM;
-    let mut connection = Connection::open_by(SCHEDULER.as_bytes(), kind, Some(LONGER_PATIENCE)).ok()?;
+    let mut connection = Connection::open_by(SCHEDULER.as_bytes(), kind, Some(PATIENCE)).ok()?;
     // After `chroot` others may have put a socket where the scheduler's was.
     if connection.user() != Some(0) {
         return None;

@@ -479,7 +479,7 @@ impl<P: Platform> Wakeful<P> {
 
     /// How many to wake at first, so that all processors have something to do.
     pub fn enough() -> u32 {
-        EACH * P::processors()
+        EACH.saturating_mul(P::processors())
     }
 
     /// Wakes all waiters: `first` of them, at least one, and these wake the others.

@@ -13,8 +13,7 @@
 //! | 0              | held, by a thread that has not registered (or by the C library's `lock dec`) |
 //! | -n             | held, by thread n (or n foreign waiters have decremented it: then the hint is wrong) |
 //!
-//! Transitions: 1 -> -me (acquire), any -> 1 (release). Where the C library has no part a lock may be free
-//! as 0: then bit 0 of each value is the other way round. Such locks, in a static, are no part of a file.
+//! Transitions: 1 -> -me (acquire), any -> 1 (release).
 //!
 //! # Invariants
 //!
@@ -55,35 +54,29 @@
 //! without the library.
 
 use core::marker::PhantomData;
-use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
+use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
 use crate::wait::look;
 
 /// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on two virtual processors.
 const NAPS_MOST: u64 = 64;
 
-/// The default spin lock. `FREE`, 0 or 1: its word while nobody holds it.
+const FREE: u32 = 1;
+
+/// The default spin lock.
 #[repr(transparent)]
-pub struct Wakeful<P: Platform, const FREE: u32 = 1> {
+pub struct Wakeful<P: Platform> {
     word: P::AtomicU32,
     platform: PhantomData<P>,
 }
 
-impl<P: Platform, const FREE: u32> Default for Wakeful<P, FREE> {
+impl<P: Platform> Default for Wakeful<P> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: StaticPlatform> Wakeful<P, 0> {
-    /// A free lock, for a `static`.
-    pub const INIT: Self = Self { word: P::ZERO_U32, platform: PhantomData };
-}
-
-impl<P: Platform, const FREE: u32> Wakeful<P, FREE> {
-    /// The bit of the table's values that is the other way round in the word.
-    const TURN: u32 = FREE ^ 1;
-
+impl<P: Platform> Wakeful<P> {
     /// A free lock.
     pub fn new() -> Self {
         Self { word: P::AtomicU32::new(FREE), platform: PhantomData }
@@ -92,7 +85,7 @@ impl<P: Platform, const FREE: u32> Wakeful<P, FREE> {
     #[inline(always)]
     fn try_take(&self) -> Result<u32, u32> {
         // ORDER: Acquire, pairs with R1.
-        self.word.compare_exchange(FREE, P::current().0.wrapping_neg() ^ Self::TURN, Acquire, Relaxed)
+        self.word.compare_exchange(FREE, P::current().0.wrapping_neg(), Acquire, Relaxed)
     }
 
     /// Acquires the lock (A1).
@@ -134,7 +127,7 @@ impl<P: Platform, const FREE: u32> Wakeful<P, FREE> {
                     return None;
                 }
                 // HINT: a stale or foreign owner only chooses between polling and napping.
-                Some(ThreadId((word ^ Self::TURN).wrapping_neg() % ThreadId::LIMIT))
+                Some(ThreadId(word.wrapping_neg() % ThreadId::LIMIT))
             };
             if look::while_it_runs::<P>(costs.sleep, costs.line, 2 * costs.switch, &mut taken) {
                 return;
