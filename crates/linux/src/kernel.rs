@@ -77,9 +77,8 @@ impl Platform for Kernel {
         if slice::owes() {
             return slice::repay();
         }
-        let _errno = futex::Errno::save();
-        // Not the C library's function, of which the interposer has another one. SAFETY: no arguments.
-        unsafe { libc::syscall(libc::SYS_sched_yield) };
+        // Not the C library's function, of which the interposer has another one. It leaves errno alone.
+        rustix::thread::sched_yield();
     }
 }
 

@@ -169,7 +169,7 @@ unsafe extern "C" fn wakeful_cond_begin(
         ours.mutex.store(mutex.expose_provenance(), Relaxed);
         held::waits();
         let waiter = ours.algorithm.enter();
-        let error = mutex::unlock_to_wait(mutex);
+        let error = mutex::unlock_to_wait(mutex, deadline.is_some());
         if error != 0 {
             // As if cancelled: whatever was given to this waiter goes to another.
             ours.algorithm.abandon(waiter);

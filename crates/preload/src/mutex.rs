@@ -335,15 +335,17 @@ impl Mutex {
     }
 }
 
-/// The release before a wait on a condition variable: the mutex stays in use.
+/// The release before a wait on a condition variable, with or without a deadline: the mutex stays in use.
 ///
 /// # Safety
 /// As for `pthread_mutex_unlock`.
-pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t) -> c_int {
+pub unsafe fn unlock_to_wait(mutex: *mut pthread_mutex_t, timed: bool) -> c_int {
     // SAFETY: as promised.
     let mutex = unsafe { Mutex::from(mutex) };
-    // To wait is to yield.
-    held::take_yield(mutex.pointer().addr());
+    // To wait is to yield. But a deadline may have passed: who waits in a loop until then would never yield.
+    if !timed {
+        held::take_yield(mutex.pointer().addr());
+    }
     // Also of the C library's, which itself counts who holds it, and in its own wait who will hold it again.
     mutex.users.fetch_add(1, Relaxed);
     let error = mutex.unlock();
