@@ -28,8 +28,9 @@
 //!   I7  A library that borrows another one's space has the same layout (`lent`).
 //!
 //! **Generation.** `TOLD` survives a fork, where Local does not. A space takes the number after it, and whoever tells
-//! a generation first stores it there. Without a space, the process id stored beside it says whether it was told
-//! in this process; a space that can be had later takes the same number. So no generation that was ever told is told again in a child (modulo 8: a lock would have to be
+//! a generation first stores it there. Without a space, the number of the process stored beside it says whether it
+//! was told in this process; a space that can be had later takes the same number. That number is in a page that a
+//! fork wipes, too. So no generation that was ever told is told again in a child (modulo 8: a lock would have to be
 //! copied with its queue through eight forks and a contended operation in each, and never be looked at).
 //!
 //! **exec** replaces everything. **vfork** and `CLONE_VM` children share the space and the parent's id: they must not
