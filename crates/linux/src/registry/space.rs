@@ -11,8 +11,8 @@ use super::lent;
 use crate::view::{Request, Slot, perf};
 use crate::{Linux, futex, memory, processors};
 
-/// The greatest generation told in this line of processes, in the lower half. In the upper half the [`process`]
-/// that told it without a space; 0 if it had one.
+/// The greatest generation told in this line of processes, in the lower half. In the upper half the
+/// [`process`] that told it without a space; 0 if it had one.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
 const PAGE: usize = 4096;
@@ -256,8 +256,9 @@ fn process(told: u64) -> u64 {
     if WIPES.load(Relaxed) == 0 {
         let _errno = futex::Errno::save();
         // SAFETY: a whole page, and ours; a kernel that refuses changes nothing but errno.
-        let done =
-            unsafe { memory::advise(core::ptr::from_ref(page).cast_mut().cast(), PAGE, libc::MADV_WIPEONFORK) };
+        let done = unsafe {
+            memory::advise(core::ptr::from_ref(page).cast_mut().cast(), PAGE, libc::MADV_WIPEONFORK)
+        };
         // The first answer counts, for our children too.
         let _ = WIPES.compare_exchange(0, if done { YES } else { NO }, Relaxed, Relaxed);
     }
