@@ -219,14 +219,14 @@ impl Scheduler {
         admission::prepare(self.map("arenas").as_fd(), enrol.as_fd(), slot, Some(&new_arena()))
     }
 
-    /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process creates threads: those that are there
-    /// already are not moved.
+    /// Makes a process, a pidfd, the application of a slot that is ready. To be called before the process
+    /// creates threads: those that are there already are not moved. The first one moves when it comes under the
+    /// scheduler, or, if it is, when it enrols.
     ///
     /// # Errors
     /// Those of bpf(2): ESRCH if the process has ended.
     pub fn admit(&self, process: BorrowedFd<'_>, slot: u32) -> Result<(), Error> {
-        let threads = self.map("threads");
-        admission::admit(threads.as_fd(), threads.value_size() as usize, process, slot)
+        admission::admit(self.map("admitted").as_fd(), size_of_val(&slot), process, slot)
     }
 
     /// Forgets the application of a process that has ended.

@@ -353,6 +353,40 @@ fn guest_sched_shares_are_equal_whoever_wishes() {
     scheduler.release(2).unwrap();
 }
 
+/// A process that has run under the scheduler for a while, unadmitted, becomes an application while it runs.
+/// It brings nothing along, and leaves no count behind.
+#[test]
+#[ignore = "needs the guest: vm/test"]
+fn guest_sched_keeps_count_of_who_joins_late() {
+    let _one = one();
+    let scheduler = Scheduler::start(Config::default()).unwrap();
+    let admission = scheduler.prepare(1).unwrap();
+    let arena = map(&admission);
+    let enrolment = admission.enrolment();
+    // SAFETY: the child works alone, and ends without running what belongs to the parent.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let fine = scheduler::join().is_ok() && {
+            while block(arena, 1).lease.load(Relaxed) == 0 {
+                work(1000);
+            }
+            enrolment.attach(1, 1)
+        };
+        work(1_000_000);
+        // SAFETY: as above.
+        unsafe { libc::_exit(if fine { 0 } else { 1 }) };
+    }
+    let had = |slot| scheduler.application(slot).unwrap();
+    eventually("it has run unadmitted", || had(0).cpu_ns > 1_000_000_000);
+    scheduler.admit(scheduler::pidfd(pid as u32).unwrap().as_fd(), 1).unwrap();
+    block(arena, 1).lease.store(1, Relaxed);
+    Child(pid).wait();
+    println!("{:?}\n{:?}", had(0), had(1));
+    assert_eq!((had(0).runnable, had(1).runnable), (0, 0));
+    assert!((1..500_000_000).contains(&had(1).cpu_ns), "it is charged for what it had before");
+    scheduler.release(1).unwrap();
+}
+
 #[test]
 #[ignore = "needs the guest: vm/test"]
 fn guest_sched_chooses_the_highest() {

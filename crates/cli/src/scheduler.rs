@@ -250,17 +250,17 @@ fn serve(config: Config) -> Result<ExitCode> {
     let listener = listen(Path::new(SOCKET)).context("cannot make the socket in /run/wakeful")?;
     let mut server = Server { scheduler, members: (0..SLOTS).map(|_| None).collect() };
     loop {
-        // HINT: a second; programs that have ended keep their slot for so long.
-        if wait(&listener, 1000)
-            && let Ok((stream, _)) = listener.accept()
-            && server.answer(&stream).unwrap_or(false)
-        {
-            break;
-        }
+        let asked = server.wait(&listener);
         server.forget_the_dead();
         if let State::Ended(why) = server.scheduler.state()? {
             let _ = fs::remove_file(SOCKET);
             bail!("the kernel ended the scheduler: {why}");
+        }
+        if asked
+            && let Ok((stream, _)) = listener.accept()
+            && server.answer(&stream).unwrap_or(false)
+        {
+            break;
         }
     }
     let _ = fs::remove_file(SOCKET);
@@ -288,17 +288,29 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Is there something to read before the time is over?
-fn wait(what: impl AsFd, ms: i64) -> bool {
-    let time = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
-    poll(&mut [PollFd::new(&what, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
+/// Has one of these flags come already?
+fn is(flags: PollFlags, what: impl AsFd) -> bool {
+    let mut one = [PollFd::new(&what, flags)];
+    poll(&mut one, Some(&Timespec::default())).is_ok() && one[0].revents().intersects(flags)
 }
 
+/// HINT: seconds until it is noticed that the kernel has ended the scheduler, which happens on errors only.
+/// Each look takes a processor from a program, and maybe from a thread that holds a lock.
+const BETWEEN_LOOKS: i64 = 10;
+
 impl Server {
+    /// Until somebody asks (true) or ends, or it is time to look.
+    fn wait(&self, listener: &UnixListener) -> bool {
+        let ends = self.members.iter().flatten().map(|member| PollFd::new(&member.pidfd, PollFlags::IN));
+        let mut all: Vec<_> = [PollFd::new(listener, PollFlags::IN)].into_iter().chain(ends).collect();
+        let time = Timespec { tv_sec: BETWEEN_LOOKS, tv_nsec: 0 };
+        poll(&mut all, Some(&time)).is_ok() && !all[0].revents().is_empty()
+    }
+
     fn forget_the_dead(&mut self) {
         for slot in 1..SLOTS {
             let place = &mut self.members[slot as usize];
-            if place.as_ref().is_some_and(|member| wait(&member.pidfd, 0)) {
+            if place.as_ref().is_some_and(|member| is(PollFlags::IN, &member.pidfd)) {
                 *place = None;
                 let _ = self.scheduler.release(slot);
             }
@@ -315,6 +327,8 @@ impl Server {
         let who = net::sockopt::socket_peercred(stream)?;
         self.forget_the_dead();
         match word.as_str() {
+            // Its patience is over, and it goes on without us: it takes no place.
+            "join" if is(PollFlags::HUP, stream) => {}
             "join" => match self.take_in(who.pid.as_raw_nonzero().get() as u32, who.uid.as_raw()) {
                 Ok(admission) => {
                     send(stream, b" ", &[admission.arena.as_fd(), admission.enrol.as_fd()])?;
@@ -335,11 +349,12 @@ impl Server {
     fn take_in(&mut self, process: u32, user: u32) -> Result<scheduler::Admission> {
         for (slot, member) in self.members.iter_mut().enumerate() {
             if let Some(member) = member.as_mut().filter(|member| member.process == process) {
-                member.executed += 1;
-                if member.executed > EXECUTED {
+                if member.executed >= EXECUTED {
                     bail!("the process has executed too many programs");
                 }
-                return Ok(self.scheduler.renew(slot as u32)?);
+                let admission = self.scheduler.renew(slot as u32)?;
+                member.executed += 1;
+                return Ok(admission);
             }
         }
         let pidfd = scheduler::pidfd(process).context("the asking process is gone")?;
@@ -349,7 +364,10 @@ impl Server {
         let free = (1..SLOTS).find(|&slot| self.members[slot as usize].is_none());
         let slot = free.ok_or(bpf::Error::Full)?;
         let admission = self.scheduler.prepare(slot)?;
-        self.scheduler.admit(pidfd.as_fd(), slot)?;
+        if let Err(error) = self.scheduler.admit(pidfd.as_fd(), slot) {
+            let _ = self.scheduler.release(slot);
+            return Err(error.into());
+        }
         self.members[slot as usize] = Some(Member { process, user, pidfd, executed: 0 });
         Ok(admission)
     }
@@ -418,6 +436,17 @@ mod tests {
         assert!(send(&client, b"join", &[listener.as_fd()]).is_err());
         send(&client, b"join", &[]).unwrap();
         assert_eq!(receive(&server).unwrap().0, "join");
+    }
+
+    /// Who has said all that it says is not gone.
+    #[test]
+    fn who_has_given_up_is_seen() {
+        let (server, client) = UnixStream::pair().unwrap();
+        send(&client, b"join", &[]).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(!is(PollFlags::HUP, &server));
+        drop(client);
+        assert!(is(PollFlags::HUP, &server));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 #![cfg(feature = "bpf")]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -154,6 +156,27 @@ fn guest_sched_hears_of_an_unmodified_program() {
     server.kill().unwrap();
     server.wait().unwrap();
     assert_eq!(warnings(), [""; 0]);
+}
+
+/// Who asks to be taken in and has no patience takes no place, and may ask again, however often it has.
+#[test]
+#[ignore = "needs the guest: vm/test --long"]
+fn guest_sched_forgets_who_does_not_wait() {
+    let mut server = start();
+    for _ in 0..30 {
+        let mut stream = UnixStream::connect(abi::server::SCHEDULER).unwrap();
+        stream.write_all(b"join").unwrap();
+    }
+    assert_eq!(programs(), [serde_json::Value::Null; 0]);
+    let mut stream = UnixStream::connect(abi::server::SCHEDULER).unwrap();
+    stream.write_all(b"join").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!((answer.as_str(), told_of_all("cpu_seconds")), (" ", 0.0));
+    assert!(told(std::process::id(), "extended").is_some());
+    server.kill().unwrap();
+    server.wait().unwrap();
 }
 
 /// The paper's experiment on as many processors as the paper's: three of four are the program's.

@@ -27,10 +27,12 @@
 //!       is read there is a hint.
 //!   I7  A library that borrows another one's space has the same layout (`lent`).
 //!
-//! **Generation.** `TOLD` survives a fork, where Local does not. A space takes the number after it, and whoever tells
-//! a generation first stores it there. Without a space, the process id stored beside it says whether it was told
-//! in this process; a space that can be had later takes the same number. So no generation that was ever told is told again in a child (modulo 8: a lock would have to be
-//! copied with its queue through eight forks and a contended operation in each, and never be looked at).
+//! **Generation.** `TOLD` survives a fork, where Local does not. A space takes the number after it, and
+//! whoever tells a generation first stores it there. Without a space, the number of the process stored
+//! beside it says whether it was told in this process. That number is in a page that a fork wipes, too. A
+//! space that can be had later takes the same generation. So none that was ever told is told again in a
+//! child (modulo 8: a lock would have to be copied with its queue through eight forks and a contended
+//! operation in each, and never be looked at).
 //!
 //! **exec** replaces everything. **vfork** and `CLONE_VM` children share the space and the parent's id: they must not
 //! take locks, as POSIX says. **dlclose** of a library that contains this would leave the thread-exit destructor dangling: link it

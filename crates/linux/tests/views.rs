@@ -15,7 +15,7 @@ use abi::View;
 use linux::Linux;
 use platform::{Platform, Priority, RunState, ThreadId};
 
-use forks::forks;
+use forks::{forks, generations};
 
 const SCENARIO: &str = "WAKEFUL_TEST_SCENARIO";
 
@@ -74,6 +74,7 @@ scenarios! {
     root_bpf_ends_with_its_process: "bpf", false, ends;
     root_bpf_raw_clone_is_safe: "bpf", false, || forks(true);
     none_fork_is_safe: "none", false, || forks(true);
+    none_children_without_a_space_have_generations_of_their_own: "none", false, generations;
     perf_survives_closed_descriptors: "perf", false, closes;
     root_bpf_mends_a_missed_switch: "bpf", false, missed_switch;
     root_bpf_falls_back_when_descriptors_are_closed: "bpf", false, closes;

@@ -29,6 +29,7 @@ struct sched_ext_ops {
 	void (*quiescent)(struct task_struct *, u64);
 	bool (*yield)(struct task_struct *, struct task_struct *);
 	s32 (*init_task)(struct task_struct *, struct scx_init_task_args *);
+	void (*enable)(struct task_struct *);
 	void (*disable)(struct task_struct *);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *);

@@ -6,7 +6,9 @@
  * policy SCHED_EXT are ours; all others stay with the kernel's own classes (SCX_OPS_SWITCH_PARTIAL), which come before us.
  *
  * State. An application is a *slot*: a queue, a virtual time and an arena (intf.h). The loader admits a process to a slot by writing the slot into the
- * process's task storage, which nobody else can; the threads inherit it. Slot 0 has no arena and belongs to all that came without being
+ * process's task storage, which nobody else can. The threads that it creates inherit it. Its first one goes
+ * over when it comes to us or, if it is ours, when it enrols (`moves`): at other moments it may be counted or
+ * charged in the slot that it leaves. Slot 0 has no arena and belongs to all that came without being
  * admitted. A thread says by `enrol` which block of its own application's arena it is, as with the observer, so that what one application
  * writes is never looked at for another.
  *
@@ -90,8 +92,16 @@ struct {
 	__type(value, struct application);
 } applications SEC(".maps");
 
+/* LOADER: the slot of a process, by its first thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} admitted SEC(".maps");
+
 struct thread {
-	__u32 slot;    /* LOADER for a process's first thread; its others inherit it */
+	__u32 slot;    /* its application */
 	struct place place;
 	__u32 yielded; /* it gave up `left` ns of its quantum, which it had at `since` */
 	__u32 warned;  /* it runs on an extension, since `extended` */
@@ -130,6 +140,14 @@ static __always_inline struct thread *thread(struct task_struct *task)
 static __always_inline struct application *application(__u32 slot)
 {
 	return bpf_map_lookup_elem(&applications, &slot);
+}
+
+/* The slot of the process of this first thread. */
+static __always_inline __u32 slot_of(struct task_struct *leader)
+{
+	__u32 *slot = bpf_task_storage_get(&admitted, leader, 0, 0);
+
+	return slot && *slot < SLOTS ? *slot : 0;
 }
 
 static __always_inline __u32 weight(struct application *a)
@@ -534,17 +552,24 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(wakeful_init_task, struct task_struct *p, struct sc
 {
 	struct thread *t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct task_struct *leader;
-	struct thread *first;
 
 	if (!t)
 		return -12; /* ENOMEM */
 	bpf_rcu_read_lock();
 	leader = p->group_leader;
-	first = leader ? thread(leader) : 0;
-	if (first)
-		t->slot = first->slot;
+	if (leader)
+		t->slot = slot_of(leader);
 	bpf_rcu_read_unlock();
 	return 0;
+}
+
+/* The task comes to us, and has not been counted yet. */
+void BPF_STRUCT_OPS(wakeful_enable, struct task_struct *p)
+{
+	struct thread *t = thread(p);
+
+	if (t && p->pid == p->tgid)
+		t->slot = slot_of(p);
 }
 
 /* The task leaves us: for another class, for good, or because we end. */
@@ -597,6 +622,23 @@ void BPF_STRUCT_OPS(wakeful_exit, struct scx_exit_info *info)
 	bpf_probe_read_kernel_str(state.why, sizeof(state.why), info->reason);
 }
 
+/* The calling thread, which runs, goes over to the slot to which its process has been admitted meanwhile. */
+static __always_inline void moves(struct task_struct *task, struct thread *t)
+{
+	__u32 slot = task->pid == task->tgid ? slot_of(task) : t->slot;
+	struct application *from, *to;
+
+	if (slot == t->slot || !(task->scx.flags & SCX_TASK_QUEUED))
+		return;
+	from = application(t->slot);
+	to = application(slot);
+	t->slot = slot;
+	if (to)
+		__sync_fetch_and_add(&to->runnable, 1);
+	if (from && from->runnable)
+		__sync_fetch_and_add(&from->runnable, -1);
+}
+
 /* The calling thread takes the block `index` of its application under `lease`, or, with index 0, gives its block up. */
 SEC("syscall")
 int enrol(struct wanted *wanted)
@@ -605,7 +647,10 @@ int enrol(struct wanted *wanted)
 	struct thread *t = thread(task);
 	struct space *s;
 
-	if (!state.alive || !t || !t->slot)
+	if (!state.alive || !t)
+		return 1;
+	moves(task, t);
+	if (!t->slot)
 		return 1;
 	s = space(t->slot);
 	if (!s)
@@ -632,6 +677,7 @@ struct sched_ext_ops wakeful = {
 	.quiescent = (void *)wakeful_quiescent,
 	.yield = (void *)wakeful_yield,
 	.init_task = (void *)wakeful_init_task,
+	.enable = (void *)wakeful_enable,
 	.disable = (void *)wakeful_disable,
 	.init = (void *)wakeful_init,
 	.exit = (void *)wakeful_exit,

@@ -11,9 +11,21 @@ use super::lent;
 use crate::view::{Request, Slot, perf};
 use crate::{Linux, futex, memory, processors};
 
-/// The greatest generation told in this line of processes, in the lower half. In the upper half the process
-/// that told it without a space; 0 if it had one.
+/// The greatest generation told in this line of processes, in the lower half. In the upper half the
+/// [`process`] that told it without a space; 0 if it had one.
 static TOLD: AtomicU64 = AtomicU64::new(0);
+
+const PAGE: usize = 4096;
+
+/// Has room for a whole page that is wiped in a child, and is not aligned to one, which would move all small
+/// variables to pages of their own. Its first word is the process's number ([`process`]); 0: it has none yet.
+static ROOM: [AtomicU32; 2 * PAGE / size_of::<AtomicU32>()] =
+    [const { AtomicU32::new(0) }; 2 * PAGE / size_of::<AtomicU32>()];
+
+/// Is the page wiped in a child? 0: nobody has asked the kernel, and most programs never do.
+static WIPES: AtomicU32 = AtomicU32::new(0);
+const YES: u32 = 1;
+const NO: u32 = 2;
 
 /// The space; null before the first use. Never unmapped once it was here.
 static SPACE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
@@ -236,10 +248,31 @@ pub(super) fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
     }
 }
 
+/// The number of this process: another one than that of the process that it is a copy of, which is in the
+/// upper half of `told`. Who shares our memory, after `vfork`, has ours. A process id can say neither: in a
+/// new namespace of them it may be the parent's again.
+fn process(told: u64) -> u64 {
+    let page = &ROOM[(&raw const ROOM).addr().wrapping_neg() % PAGE / size_of::<AtomicU32>()];
+    if WIPES.load(Relaxed) == 0 {
+        let _errno = futex::Errno::save();
+        // SAFETY: a whole page, and ours; a kernel that refuses changes nothing but errno.
+        let done = unsafe {
+            memory::advise(core::ptr::from_ref(page).cast_mut().cast(), PAGE, libc::MADV_WIPEONFORK)
+        };
+        // The first answer counts, for our children too.
+        let _ = WIPES.compare_exchange(0, if done { YES } else { NO }, Relaxed, Relaxed);
+    }
+    if WIPES.load(Relaxed) == NO {
+        // SAFETY: no arguments.
+        return unsafe { libc::syscall(libc::SYS_getpid) } as u64;
+    }
+    let next = ((told >> 32) as u32).wrapping_add(1).max(1);
+    page.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(u64::from, |_| u64::from(next))
+}
+
 /// What this process, having no space, is to store in [`TOLD`], which is `told`.
 fn next_generation(told: u64) -> u64 {
-    // SAFETY: no arguments.
-    let process = unsafe { libc::syscall(libc::SYS_getpid) } as u64;
+    let process = process(told);
     if told >> 32 == process { told } else { process << 32 | (told as u32).wrapping_add(1) as u64 }
 }
 

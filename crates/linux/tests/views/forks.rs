@@ -97,3 +97,55 @@ pub fn forks(raw: bool) {
     // exec: a fresh start.
     assert!(Command::new("/bin/true").status().unwrap().success());
 }
+
+/// Generations in a process without a space: a child has another one, whatever its process id, and who shares
+/// its parent's memory has the parent's.
+pub fn generations() {
+    let mine = Linux::generation();
+    let next = |of: u32| (of + 1) % 8;
+    assert_eq!(shared(), mine);
+    assert_eq!(Linux::generation(), mine, "a child that shares the memory has changed its parent's");
+    for raw in [false, true] {
+        assert!(in_child(raw, || Linux::generation() == next(mine)));
+        assert!(in_child(raw, || in_child(raw, || Linux::generation() == next(mine))));
+        assert!(in_child(raw, || {
+            Linux::generation() == next(mine) && in_child(raw, || Linux::generation() == next(next(mine)))
+        }));
+    }
+    // A space that comes later has the same number.
+    assert!(in_child(false, || {
+        let told = Linux::generation();
+        Linux::register() != ThreadId::NONE && Linux::generation() == told
+    }));
+    // Process 1, and its child, which is process 1 of a namespace of its own.
+    let first = |body: &dyn Fn() -> bool| {
+        // SAFETY: plain numbers.
+        unsafe { libc::unshare(libc::CLONE_NEWPID) == 0 && in_child(false, || libc::getpid() == 1 && body()) }
+    };
+    // SAFETY: as above.
+    if in_child(false, || unsafe { libc::unshare(libc::CLONE_NEWPID) } == 0) {
+        assert!(in_child(false, || first(&|| {
+            Linux::generation() == next(mine) && first(&|| Linux::generation() == next(next(mine)))
+        })));
+    } else {
+        skipped("namespaces of process ids need root");
+    }
+    assert_eq!(Linux::generation(), mine);
+}
+
+/// What a child says that shares this process's memory.
+fn shared() -> u32 {
+    extern "C" fn tell(to: *mut libc::c_void) -> i32 {
+        // SAFETY: the parent's, which waits.
+        unsafe { to.cast::<u32>().write(Linux::generation()) };
+        0
+    }
+    let (mut told, mut status, mut stack) = (u32::MAX, 0, vec![0u64; 8192]);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: a stack of its own, which ends on 16 bytes as the heap does; the parent waits for its end.
+    unsafe {
+        let child = libc::clone(tell, stack.as_mut_ptr_range().end.cast(), flags, (&raw mut told).cast());
+        assert!(child > 0 && libc::waitpid(child, &mut status, 0) == child && status == 0);
+    }
+    told
+}
