@@ -165,10 +165,15 @@ impl<P: Platform> Abode<P> {
     pub fn leave(&self, here: &Residents<P>, other: &Residents<P>, carrier: u32) -> bool {
         let leaves = self.resides.get() == Resides::No && other.count() < here.count();
         if leaves {
-            self.resides.set(Resides::Sent);
-            other.sent.fetch_add(1, Relaxed);
-            self.settle(carrier);
+            self.send(other, carrier);
         }
         leaves
+    }
+
+    /// The same by the kernel thread that made it.
+    pub fn send(&self, to: &Residents<P>, carrier: u32) {
+        self.resides.set(Resides::Sent);
+        to.sent.fetch_add(1, Relaxed);
+        self.settle(carrier);
     }
 }

@@ -332,7 +332,8 @@ impl Carrier {
         self.sleeps.set(true);
         let mut begin = Linux::now_ns();
         let awake = loop {
-            let awake = match self.runtime.sentinel.begin(self.index, self.usual.get()) {
+            let stands = self.runtime.may_stand(self);
+            let awake = match stands && self.runtime.sentinel.begin(self.index, self.usual.get()) {
                 true => self.runtime.stand_sentinel(self),
                 false => {
                     self.lie_down();

@@ -15,7 +15,11 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use linux::steer::{self, Set};
 
 use crate::carrier::{self, Carrier};
+use crate::record::{Fiber, Home};
 use crate::runtime::Runtime;
+
+/// BOUND: carriers for each seat, where pinned fibers get one of their own.
+const MOST: usize = 4;
 
 /// The runtimes whose carriers are low, newest first.
 static LOW: AtomicPtr<Runtime> = AtomicPtr::new(null_mut());
@@ -92,6 +96,51 @@ impl Runtime {
     pub(crate) fn outranks(&self) -> bool {
         // The word is looked at by `low_ones`.
         !LOW.load(Relaxed).is_null() && !self.is_low()
+    }
+
+    /// A fiber that no carrier of this runtime made.
+    pub(crate) fn begin_elsewhere(&'static self, fiber: *mut Fiber) {
+        // SAFETY: it is in no list.
+        let record = unsafe { &*fiber };
+        if self.outranks()
+            && self.policy.is_none()
+            && !record.movable.get()
+            && let Some(carrier) = self.one_of_its_own()
+        {
+            record.abode.send(&carrier.residents, carrier.index);
+            return self.ready(fiber);
+        }
+        self.common.push(fiber, false);
+        self.invite();
+    }
+
+    /// Where low fibers run, a pinned fiber is to have a carrier of its own. Else it would wait for another
+    /// one there, while a low one has the next processor.
+    fn one_of_its_own(&'static self) -> Option<&'static Carrier> {
+        let alone =
+            |carrier: &&Carrier| self.seats.is_asleep(carrier.index) && carrier.residents.count() == 0;
+        let best = self.all().filter(alone).min_by_key(|carrier| self.load(carrier.index));
+        let grows = self.activates()
+            && self.may_grow()
+            && best.is_none_or(|carrier| self.load(carrier.index) > 0)
+            && self.all().count() < MOST * self.seats.granted() as usize;
+        if grows { self.add_carrier(false).ok().or(best) } else { best }
+    }
+
+    /// HINT: how little this carrier is fit for a fiber that begins, or may run anywhere.
+    pub(crate) fn load(&self, carrier: u32) -> u32 {
+        let residents = self.carrier(carrier).map_or(0, |carrier| carrier.residents.count());
+        // See `may_stand`.
+        let stands = self.outranks() && self.sentinel.all().any(|who| who == carrier);
+        residents + if stands { u32::MAX / 2 } else { 0 }
+    }
+
+    /// May this carrier, about to sleep, stand sentinel? A call to one of two sentinels may wake the other.
+    /// That one may wait behind a usual carrier until it calls again, while a low fiber runs. So where there
+    /// are low ones, who has fibers pinned to it leaves the second post to others.
+    #[inline]
+    pub(crate) fn may_stand(&self, me: &Carrier) -> bool {
+        !self.outranks() || me.residents.count() == 0 || self.sentinel.is_vacant()
     }
 
     /// By a carrier that begins to run: another one that was woken may wait behind it.

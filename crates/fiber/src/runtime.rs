@@ -273,11 +273,11 @@ impl Runtime {
     /// # Errors
     /// That of starting a thread; `OutOfMemory` where there are as many as there can be; `PermissionDenied`
     /// where it would be low and may not.
-    fn add_carrier(&'static self, seated: bool) -> io::Result<()> {
+    pub(crate) fn add_carrier(&'static self, seated: bool) -> io::Result<&'static Carrier> {
         carrier::firmly(|| self.add_carrier_firmly(seated))
     }
 
-    fn add_carrier_firmly(&'static self, seated: bool) -> io::Result<()> {
+    fn add_carrier_firmly(&'static self, seated: bool) -> io::Result<&'static Carrier> {
         if !self.low && sentinel::is_low() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -320,7 +320,7 @@ impl Runtime {
             self.count.store(index, Release);
             return Err(error);
         }
-        Ok(())
+        Ok(new)
     }
 
     /// The carrier of this number.
@@ -408,14 +408,13 @@ impl Runtime {
     /// Of those who sleep, one with few residents.
     #[inline]
     fn invite_least(&'static self, newcomers: bool) -> Invited {
-        let load = |index| self.carrier(index).map_or(0, |carrier| carrier.residents.count());
-        self.seats.invite_least(newcomers, load)
+        self.seats.invite_least(newcomers, |index| self.load(index))
     }
 
     /// HINT: a carrier that a low one starts would be low. Those of a runtime that activates always leave a
     /// spare.
     #[inline]
-    fn may_grow(&self) -> bool {
+    pub(crate) fn may_grow(&self) -> bool {
         self.low || carrier::here().is_none_or(|carrier| !carrier.runtime.low)
     }
 

@@ -189,10 +189,7 @@ impl Builder {
         // A movable caller may be on another carrier after `fill`, as the allocator may wait, and after this.
         match here().and_then(Carrier::safe_point) {
             Some(carrier) => carrier.publish(fiber),
-            None => {
-                runtime.common.push(fiber, false);
-                runtime.invite();
-            }
+            None => runtime.begin_elsewhere(fiber),
         }
         Ok((JoinHandle { fiber, result: PhantomData }, seen))
     }

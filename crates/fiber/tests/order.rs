@@ -212,3 +212,19 @@ fn a_low_thread_spawns_usual_fibers() {
     });
     assert_eq!(found, [libc::SCHED_OTHER; 4]);
 }
+
+/// Where there is a runtime of low fibers, pinned ones that the program starts have a carrier each. Else one
+/// would wait for another one there, while a low one has the next processor.
+#[test]
+fn pinned_fibers_beside_low_ones_have_carriers_of_their_own() {
+    Runtime::of(Priority::Low).unwrap();
+    let runtime = Runtime::start(Config { processors: Some(2), ..Config::default() }).unwrap();
+    // SAFETY: no arguments.
+    let tell = || unsafe { (thread::park(), libc::gettid()).1 };
+    let start = |_| thread::Builder::new().runtime(runtime).spawn(tell).unwrap();
+    let fibers: Vec<_> = (0..5).map(start).collect();
+    fibers.iter().for_each(|fiber| fiber.thread().unpark());
+    let carriers: std::collections::HashSet<i32> =
+        fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
+    assert_eq!(carriers.len(), 5);
+}
