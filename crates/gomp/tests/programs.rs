@@ -31,6 +31,12 @@ fn loops() {
     conforms("loops.c", &[]);
 }
 
+/// Without a registry each barrier asked which process it was in.
+#[test]
+fn barriers_without_system_calls() {
+    conforms("calls.c", &[]);
+}
+
 #[test]
 fn worksharing() {
     conforms("worksharing.c", &[]);

@@ -10,7 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::Ordering::Relaxed;
 
 use linux::Linux;
-use platform::Platform;
+use platform::{Platform, ThreadId};
 use sync::barrier::{BWakeful, RawBarrier};
 
 use crate::affinity;
@@ -298,6 +298,8 @@ impl Pool {
     #[cold]
     fn grow(&self, size: u32) -> u32 {
         if self.helpers.get() == 0 {
+            // Any word: then there is a registry, without which each look at the generation is a system call.
+            Linux::word(ThreadId(1), 0);
             self.team.generation.set(Linux::generation());
         }
         // A helper may still be looking for tasks of the last region among the members.
