@@ -110,6 +110,23 @@ pub fn nap(ns: u64) {
     }
 }
 
+/// The system call, whatever it says, and not the C library's function: of that the interposer has another
+/// one. Programs make millions of them a second, so it does without errno.
+pub fn sched_yield() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it has no arguments, and the kernel changes no register but these.
+    unsafe {
+        core::arch::asm!("syscall", inlateout("rax") libc::SYS_sched_yield => _, out("rcx") _, out("r11") _,
+            options(nostack));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _errno = Errno::save();
+        // SAFETY: no arguments.
+        unsafe { libc::syscall(libc::SYS_sched_yield) };
+    }
+}
+
 /// Fibonacci hashing of an address, whose lowest bits are zero.
 pub fn hash(address: usize) -> u8 {
     ((address as u64 >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8

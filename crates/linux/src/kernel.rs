@@ -77,8 +77,7 @@ impl Platform for Kernel {
         if slice::owes() {
             return slice::repay();
         }
-        // Not the C library's function, of which the interposer has another one. It leaves errno alone.
-        rustix::thread::sched_yield();
+        futex::sched_yield();
     }
 }
 

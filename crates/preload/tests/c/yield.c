@@ -42,8 +42,11 @@ static void *waiter(void *none)
 {
 	pthread_mutex_lock(&mutex);
 	waits = 1;
+	// To wait is to yield.
+	sched_yield();
 	while (!wakes)
 		pthread_cond_wait(&cond, &mutex);
+	seen("before a wait for a signal", !off);
 	pthread_mutex_unlock(&mutex);
 	return none;
 }
@@ -193,11 +196,12 @@ int main(int argc, char **argv)
 
 	pthread_mutex_lock(&mutex);
 	sched_yield();
-	seen("before a wait", !off);
+	seen("before a wait with a deadline", !off);
 	if (pthread_cond_timedwait(&cond, &mutex, &past) != ETIMEDOUT)
 		failed = puts("no time is out");
+	seen("in the wait, which may be none", off);
 	pthread_mutex_unlock(&mutex);
-	seen("after a wait", 0);
+	seen("after it", 0);
 
 	// What a holder owes: a wake-up and a yield, in either order.
 	wake_one(0);
