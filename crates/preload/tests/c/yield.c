@@ -137,6 +137,20 @@ static void by_its_old_name(void)
 	seen("by its old name, at the release", off);
 }
 
+static void until_a_time_that_has_passed(void)
+{
+	struct timespec past = {1, 0};
+
+	pthread_mutex_lock(&mutex);
+	sched_yield();
+	seen("before a wait with a deadline", !off);
+	if (pthread_cond_timedwait(&cond, &mutex, &past) != ETIMEDOUT)
+		failed = puts("no time is out");
+	seen("in the wait, which may be none", off);
+	pthread_mutex_unlock(&mutex);
+	seen("after it", 0);
+}
+
 int main(int argc, char **argv)
 {
 	struct sock_filter code[] = {
@@ -146,7 +160,6 @@ int main(int argc, char **argv)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = {sizeof code / sizeof *code, code};
-	struct timespec past = {1, 0};
 
 	off = argc > 1 ? atoi(argv[1]) : 1;
 	signal(SIGSYS, count);
@@ -194,15 +207,7 @@ int main(int argc, char **argv)
 	seen("under a recursive mutex", 1);
 	pthread_mutex_unlock(&deep);
 
-	pthread_mutex_lock(&mutex);
-	sched_yield();
-	seen("before a wait with a deadline", !off);
-	if (pthread_cond_timedwait(&cond, &mutex, &past) != ETIMEDOUT)
-		failed = puts("no time is out");
-	seen("in the wait, which may be none", off);
-	pthread_mutex_unlock(&mutex);
-	seen("after it", 0);
-
+	until_a_time_that_has_passed();
 	// What a holder owes: a wake-up and a yield, in either order.
 	wake_one(0);
 	wake_one(1);
