@@ -361,9 +361,8 @@ fn vain(told: &Told) -> Option<Said> {
         grouped(woken(most)),
         most.place.label()
     );
-    let advice = "A woken thread waited again at once: it neither released its mutex nor signalled. Signal \
-                  once for each item instead of a broadcast, or give each kind of waiter its own condition \
-                  variable.";
+    let advice = "Woken threads seem to have found nothing to do: they waited again at once. Signal once for \
+                  each item instead of a broadcast, or give each kind of waiter its own condition variable.";
     Some(("vain", words, advice.into()))
 }
 
@@ -529,10 +528,13 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
             format!("Another barrier does not help. {watch} has the stack of the thread that blocks.")
         }
         "last-blocked" => format!("{watch} shows where it blocks: a file, a page fault, another lock."),
-        "last-running" if cause.is_openmp => {
-            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help.".into()
+        "last-running" if cause.is_openmp => format!(
+            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help. {}",
+            room(summary)
+        ),
+        "last-running" => {
+            format!("Divide the work more evenly. Another barrier does not help. {}", room(summary))
         }
-        "last-running" => "Divide the work more evenly. Another barrier does not help.".into(),
         _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
         "last-unknown" => format!("{watch} shows where the threads are that do not come."),
         _ => "A lock's readers are not followed, only the waits for it are.".into(),

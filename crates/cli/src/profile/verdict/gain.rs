@@ -111,7 +111,8 @@ impl Gain {
     }
 }
 
-/// What shorter sections gain at most: the processor time stays, and needs processors.
+/// What shorter sections, or work divided evenly, gain at most: the processor time stays, and needs
+/// processors.
 pub(super) fn room(summary: &Summary) -> String {
     let all = summary.room(summary.processors_allowed.max(summary.processors));
     let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
@@ -120,5 +121,5 @@ pub(super) fn room(summary: &Summary) -> String {
     }
     let gain = times((all / busy).clamp(1.0, MOST_GAIN));
     let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
-    format!("Both gain at most {gain}: the program kept {busy:.2} of {all} processors busy.")
+    format!("At most {gain} is to be gained: the program kept {busy:.2} of {all} processors busy.")
 }
