@@ -123,11 +123,15 @@ fn shorter_sections_gain_what_the_processors_allow() {
     let beside = (Some(300), Some(0.7));
     let one = Summary { processors: 1, run_ns: 700, foreign_ns: beside.0, had: beside.1, ..summary.clone() };
     let advice = of(&one, std::slice::from_ref(&long), "prog").advice;
-    let words = "At most 2.0 x is to be gained: the program kept 0.70 of 1.40 processors busy. Stop the other";
+    let words =
+        "At most 2.0 x is to be gained: the program kept 0.70 of 1.40 processors busy. Stop the other";
     assert!(advice.contains(words), "{advice}");
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
-    assert!(advice.ends_with("t most 1.5 x is to be gained: the program kept 1.00 of 1.50 processors busy."), "{advice}");
+    assert!(
+        advice.ends_with("t most 1.5 x is to be gained: the program kept 1.00 of 1.50 processors busy."),
+        "{advice}"
+    );
 }
 
 #[test]
