@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(receive(&server).unwrap().0, "join");
     }
 
-    /// Who has said all that it says is not gone.
+    /// A client that has said all, and waits for the answer, has not hung up.
     #[test]
     fn who_has_given_up_is_seen() {
         let (server, client) = UnixStream::pair().unwrap();

@@ -158,7 +158,8 @@ fn guest_sched_hears_of_an_unmodified_program() {
     assert_eq!(warnings(), [""; 0]);
 }
 
-/// Who asks to be taken in and has no patience takes no place, and may ask again, however often it has.
+/// A process that asks to be taken in, and hangs up before the answer, takes no place. It may ask again, any
+/// number of times.
 #[test]
 #[ignore = "needs the guest: vm/test --long"]
 fn guest_sched_forgets_who_does_not_wait() {

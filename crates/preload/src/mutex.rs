@@ -25,8 +25,8 @@
 //! - *A yield* ([`sched_yield`]). Who yields a held mutex gives the processor to threads that cannot go on
 //!   without it. Each tries, sleeps, and is woken at the release. If all of them sleep, another program has
 //!   the processor for a time slice. One yield is put off; the next one in the same section is made at once,
-//!   since the holder may wait for somebody. At the release it is made, but beside other programs once a
-//!   slice only ([`linux::yield_now_and_then`]).
+//!   since the holder may wait for somebody. A wait without a deadline takes its place. At the release it is
+//!   made, but beside other programs once a slice only ([`linux::yield_now_and_then`]).
 //!
 //! **Ours or not.** A mutex is the C library's if its kind has any of the bits robust, priority-protocol or process-shared. The kind is set once,
 //! by an initialiser, so the two never work on the same mutex. A destroyed mutex has all bits, as there, so what is done

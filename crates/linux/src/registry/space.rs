@@ -255,9 +255,11 @@ fn process(told: u64) -> u64 {
     let page = &ROOM[(&raw const ROOM).addr().wrapping_neg() % PAGE / size_of::<AtomicU32>()];
     if WIPES.load(Relaxed) == 0 {
         let _errno = futex::Errno::save();
+        // The kernel wipes whole pages of its own, in which other variables may be.
         // SAFETY: a whole page, and ours; a kernel that refuses changes nothing but errno.
         let done = unsafe {
-            memory::advise(core::ptr::from_ref(page).cast_mut().cast(), PAGE, libc::MADV_WIPEONFORK)
+            libc::getauxval(libc::AT_PAGESZ) as usize == PAGE
+                && memory::advise(core::ptr::from_ref(page).cast_mut().cast(), PAGE, libc::MADV_WIPEONFORK)
         };
         // The first answer counts, for our children too.
         let _ = WIPES.compare_exchange(0, if done { YES } else { NO }, Relaxed, Relaxed);

@@ -129,7 +129,7 @@ fn shorter_sections_gain_what_the_processors_allow() {
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
     assert!(
-        advice.ends_with("t most 1.5 x is to be gained: the program kept 1.00 of 1.50 processors busy."),
+        advice.ends_with("At most 1.5 x is to be gained: the program kept 1.00 of 1.50 processors busy."),
         "{advice}"
     );
 }
