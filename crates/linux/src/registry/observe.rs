@@ -16,7 +16,8 @@ use crate::{memory, server};
 pub fn prepare() {
     exit::key();
     // An inherited observer is taken over at once: until then our children would inherit its descriptors.
-    if may_be_observed()
+    if server::variable(OBSERVER, |_| Some(())).is_some()
+        && may_be_observed()
         && let Some(observer) = view::bpf::inherited()
     {
         let _ = observe_with(observer);
