@@ -392,6 +392,21 @@ fn nothing() {
     same("nothing.c");
 }
 
+/// Where nobody has to wait for long, no lock makes a system call.
+#[test]
+fn system_calls() {
+    let program = compile("calls.c");
+    for view in views() {
+        let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
+        match output.status.code() {
+            Some(0) => {}
+            Some(77) => skipped(String::from_utf8_lossy(&output.stderr).trim()),
+            _ => panic!("view {view}: {}", show(&output)),
+        }
+    }
+    fs::remove_file(program).unwrap();
+}
+
 #[test]
 fn barrier() {
     same("barrier.c");
