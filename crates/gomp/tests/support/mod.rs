@@ -131,7 +131,9 @@ impl Toolchain {
             match output.status.code() {
                 Some(0) => {}
                 // Said past the harness, which keeps what a test prints.
-                Some(77) => writeln!(std::io::stderr(), "\nskipped: {}", said.trim()).unwrap(),
+                Some(77) => {
+                    let _ = writeln!(std::io::stderr(), "SKIPPED: {}", said.trim());
+                }
                 _ => panic!("{threads} threads, {settings:?}, {}: {}\n{said}", self.c, output.status),
             }
         }
