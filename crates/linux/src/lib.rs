@@ -55,7 +55,6 @@ pub struct Linux;
 /// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
     inherit();
-    registry::make_key();
     processors::available();
 }
 
@@ -68,7 +67,7 @@ pub fn prepare() {
 pub fn inherit() {
     server::decide_path();
     server::inherit();
-    registry::take_over();
+    registry::prepare();
 }
 
 /// As [`inherit`], for a library beside the interposer: if that has inherited an observer, this library's
@@ -77,8 +76,7 @@ pub fn inherit_beside() {
     server::decide_path();
     server::inherit();
     if !registry::adopt() {
-        registry::make_key();
-        registry::take_over();
+        registry::prepare();
     }
 }
 
@@ -102,7 +100,6 @@ pub fn init() {
 /// thread that waits.
 pub fn init_briefly() {
     inherit();
-    registry::make_key();
     processors::begin();
     choose_view();
 }

@@ -503,6 +503,11 @@ fn same_with_plugin(name: &str) {
 
 /// A library that is loaded at run time, and whose constructor comes before anything of the program.
 #[test]
+fn timer() {
+    same_with_plugin("timer.c");
+}
+
+#[test]
 fn plugin() {
     same_with_plugin("plugin.c");
 }

@@ -50,8 +50,8 @@ fn make() -> Option<libc::pthread_key_t> {
     ours
 }
 
-/// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`]. But most programs never have a
-/// second thread: the interposer comes here when the first is created, which makes each start 9 us shorter.
+/// Makes the key; the earlier the better, see [`KEYS_WITHOUT_ALLOCATION`].
+#[inline(always)]
 pub fn key() {
     if KEY.load(Relaxed) != 0 {
         return;

@@ -91,12 +91,8 @@ impl Processors {
                 self.came(thread, processor, now_ns, &mut Told { history, timeline });
             }
             What::Out | What::Preempted => {
+                self.left(processor, now_ns);
                 let one = self.all.entry(processor).or_default();
-                if one.used.0 > 0 {
-                    one.used.1 += now_ns.saturating_sub(one.used.0);
-                }
-                self.running = self.running.saturating_sub(u32::from(one.left_ns.is_none()));
-                one.left_ns = Some(now_ns);
                 one.lost = None;
                 if record.what == What::Preempted {
                     one.lost = Some((thread, now_ns));
@@ -104,12 +100,34 @@ impl Processors {
                         one.ready.push(thread);
                     }
                 }
-                if self.running == 0 && !self.ready_at.is_empty() {
-                    self.stopped_ns = Some(now_ns);
-                }
+                self.may_be_stopped(now_ns);
             }
-            What::Exited => self.forget(thread),
+            // The kernel takes its events away before it leaves the processor: no `Out` follows.
+            What::Exited => {
+                self.left(processor, now_ns);
+                self.forget(thread);
+                self.may_be_stopped(now_ns);
+            }
             _ => {}
+        }
+    }
+
+    fn may_be_stopped(&mut self, now_ns: u64) {
+        if self.running == 0 && !self.ready_at.is_empty() {
+            self.stopped_ns = Some(now_ns);
+        }
+    }
+
+    /// A thread of ours leaves the processor. Of one that came before the events began, nobody knew.
+    fn left(&mut self, processor: u32, now_ns: u64) {
+        let was_known = self.all.contains_key(&processor);
+        let one = self.all.entry(processor).or_default();
+        if one.left_ns.is_none() {
+            self.running -= u32::from(was_known);
+            if one.used.0 > 0 {
+                one.used.1 += now_ns.saturating_sub(one.used.0);
+            }
+            one.left_ns = Some(now_ns);
         }
     }
 
@@ -203,6 +221,23 @@ mod tests {
         let rest = [(5 * MS, 8, What::Out), (5 * MS + 1_000, 9, What::In), (7 * MS, 9, What::Out)];
         let all: Vec<_> = switches.into_iter().chain(rest).chain([(7 * MS, 7, What::In)]).collect();
         assert_eq!(lacked(&all, 7, 7 * MS), (5 * MS, 5 * MS));
+    }
+
+    #[test]
+    fn who_runs_is_counted_from_the_middle_and_to_an_exit() {
+        let (mut processors, mut history) = (Processors::default(), History::default());
+        let mut running = |time_ns, thread, processor, what| {
+            processors.switched(&Record { process: 1, thread, time_ns, what }, processor, &mut history, None);
+            (processors.running, processors.stopped_ns)
+        };
+        assert_eq!(running(1, 8, 1, What::In), (1, None));
+        // It came before the events did.
+        assert_eq!(running(2, 7, 0, What::Preempted), (1, None));
+        assert_eq!(running(3, 8, 1, What::Exited), (0, Some(3)));
+        // Another kernel tells that it left, too.
+        assert_eq!(running(4, 8, 1, What::Out).0, 0);
+        assert_eq!(running(5, 7, 0, What::In), (1, None));
+        assert_eq!(running(6, 7, 0, What::Out).0, 0);
     }
 
     #[test]

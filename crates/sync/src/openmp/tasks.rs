@@ -43,9 +43,9 @@
 //!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
 //! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then
-//! one in [`BATCH`]. After a small one the thief rests, and the run counts as one in vain. After runs in
-//! vain nobody is called to a member's tasks until `quiet_until`: their maker runs them itself when it
-//! waits. Tasks from outside are called for all the same, and so are those that a thread may not run that
+//! one in [`BATCH`]. After a small one the thief rests. If those after it were small, too, all in all, the
+//! run counts as one in vain. After runs in vain nobody is called to a member's tasks until `quiet_until`:
+//! their maker runs them itself when it waits. Tasks from outside are called for all the same, and so are those that a thread may not run that
 //! falls asleep (I5).
 //!
 //! # Memory order
@@ -128,6 +128,8 @@ const REST: u64 = 8 * 2 * BATCH as u64;
 struct Grain {
     stolen: u32,
     is_small: bool,
+    /// When the last one that was timed was over, in nanoseconds.
+    timed: u64,
 }
 
 impl Grain {
@@ -150,6 +152,13 @@ impl Grain {
                 break;
             }
         }
+        self.timed = P::now_ns();
+    }
+
+    /// Was the run in vain? So it was if the last one timed was small, and those after it were, together.
+    fn is_vain<P: Platform>(&self) -> bool {
+        let more = u64::from(self.stolen.saturating_sub(1) % BATCH);
+        self.is_small && (more == 0 || P::now_ns() - self.timed < 4 * P::costs().line * more)
     }
 }
 
@@ -408,7 +417,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
             }
         }
         if any || was_called {
-            self.learn(any && !grain.is_small);
+            self.learn(any && !grain.is_vain::<P>());
         }
         // Only then: where it has just found nothing, whoever has taken the task counts down soon.
         if called && stop() {
