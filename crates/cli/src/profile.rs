@@ -62,6 +62,7 @@ pub struct Args {
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
+    let first_ns = recorder::now_ns();
     launch::names::misspelt().iter().for_each(|line| eprintln!("wakeful: {line}"));
     let name = args.command[0].clone();
     if args.verify {
@@ -94,7 +95,12 @@ pub fn main(args: Args) -> Result<ExitCode> {
         .map_err(|error| cannot_start(error, &name, &launch.path))?;
     let mut names = Names::new(&profile);
     let (told, throttled) = throttling.finish();
-    let report = Report::of(&profile, &launch, (args.wakeful, told), &mut names);
+    let report = Report::of(
+        &profile,
+        &launch,
+        (args.wakeful, told, profile.from_ns.saturating_sub(first_ns)),
+        &mut names,
+    );
     let is_json = args.output.is_json();
     output.write(|to| if is_json { report.write_json(to) } else { text::write(&report, to) });
     pictures(profile, &report, &throttled, &mut names, [html, trace, folded]);
@@ -128,6 +134,8 @@ fn pictures(
         timeline = Timeline::new(profile.from_ns);
     }
     let stretches = timeline.take_stretches();
+    let period_ns = report.summary.period_us.unwrap_or(0) * 1_000;
+    let throttled = &stopped(timeline.take_stopped(), throttled, period_ns);
     if let Some(mut trace) = trace {
         trace.write(|to| trace::write(&profile, &timeline, &stretches, throttled, names, to));
     }
@@ -138,6 +146,17 @@ fn pictures(
             page::Parts { profile, report, timeline, stretches, held: &held, stacks: &stacks, throttled };
         html.write(|to| page::write(&parts, names, to));
     }
+}
+
+/// When a quota stopped the program: its threads wanted a processor and had none, shortly before the kernel
+/// counted a period as throttled, which it does at the period's end. Without such stretches: when it was
+/// counted.
+fn stopped(stopped: Stretches, counted: &[(u64, u64)], period_ns: u64) -> Stretches {
+    let is_it = |(from_ns, to_ns): &(u64, u64)| {
+        counted.iter().any(|(since_ns, until_ns)| from_ns < until_ns && *to_ns + period_ns > *since_ns)
+    };
+    let by_quota: Stretches = stopped.into_iter().filter(is_it).collect();
+    if by_quota.is_empty() { counted.to_vec() } else { by_quota }
 }
 
 /// From and to.

@@ -35,6 +35,11 @@ fn parallel() {
     conforms("parallel.c", &[]);
 }
 
+#[test]
+fn system_calls() {
+    CLANG.counts_calls();
+}
+
 /// LLVM's runtime gives `lastprivate` to the wrong iteration now and then.
 #[test]
 fn loops() {

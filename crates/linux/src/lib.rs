@@ -55,6 +55,7 @@ pub struct Linux;
 /// observer and partition block over. To be called once, early, where memory may be allocated.
 pub fn prepare() {
     inherit();
+    registry::make_key();
     processors::available();
 }
 
@@ -67,7 +68,7 @@ pub fn prepare() {
 pub fn inherit() {
     server::decide_path();
     server::inherit();
-    registry::prepare();
+    registry::take_over();
 }
 
 /// As [`inherit`], for a library beside the interposer: if that has inherited an observer, this library's
@@ -76,7 +77,8 @@ pub fn inherit_beside() {
     server::decide_path();
     server::inherit();
     if !registry::adopt() {
-        registry::prepare();
+        registry::make_key();
+        registry::take_over();
     }
 }
 
@@ -100,6 +102,7 @@ pub fn init() {
 /// thread that waits.
 pub fn init_briefly() {
     inherit();
+    registry::make_key();
     processors::begin();
     choose_view();
 }

@@ -50,9 +50,10 @@ mod space;
 mod successor;
 mod watch;
 
+pub use exit::key as make_key;
 pub use lend::{OWNER, adopt};
 pub use lent::Owner;
-pub use observe::{Refused, load, prepare};
+pub use observe::{Refused, load, take_over};
 pub use register::{give_key_back, register, unregister};
 pub use space::{MOST_THREADS, ROOMS, away, generation, live, room, word};
 pub use successor::come_back;

@@ -151,6 +151,7 @@ unsafe extern "C" {
 }
 
 /// Calls `each` with an environment variable, unless the program has more rights than whoever has started it.
+#[unsafe(link_section = "wakeful_start")]
 pub fn variable<T>(name: Variable, each: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     // SAFETY: a C string; what comes is null or one, and is read before anything else happens.
     unsafe {
@@ -160,6 +161,7 @@ pub fn variable<T>(name: Variable, each: impl FnOnce(&[u8]) -> Option<T>) -> Opt
 }
 
 /// An environment variable that is a number.
+#[unsafe(link_section = "wakeful_start")]
 fn number(name: Variable) -> Option<i32> {
     variable(name, |text| core::str::from_utf8(text).ok()?.parse().ok())
 }

@@ -25,6 +25,7 @@ static PRELOADED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Before anybody serves. A server must not look it up: that takes the loader's lock, and who has that lock,
 /// such as a plugin's constructor, may wait for the server.
+#[unsafe(link_section = "wakeful_start")] // see the interposer's constructor
 extern "C" fn look_up() {
     // To look for what is not there takes longer than all else at the start of a program, and allocates. That
     // library does nothing without the variable.

@@ -27,6 +27,9 @@ struct wait {
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
+// By this the C library knows whose destructors are which. Else it stands in the C compiler's start files.
+HIDDEN void *__dso_handle = &__dso_handle;
+
 // 0, or the error with which the call ends at once.
 extern HIDDEN int wakeful_cond_begin(struct wait *w, pthread_cond_t *cond, pthread_mutex_t *mutex, int clock,
 				     const struct timespec *time);

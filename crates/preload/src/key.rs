@@ -13,6 +13,7 @@ type Destructor = Option<unsafe extern "C" fn(*mut c_void)>;
 /// # Safety
 /// As the C library's function of this name; likewise below.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = "wakeful_start")]
 pub unsafe extern "C" fn pthread_key_create(key: *mut pthread_key_t, destructor: Destructor) -> c_int {
     // SAFETY: as promised.
     match unsafe { real::key_create(key, destructor) } {

@@ -112,6 +112,9 @@ pub extern "C" fn wakeful_preload_registry_1() -> *const linux::Owner {
     linux::owner()
 }
 
+/// What runs at a program's start is in a section of its own. Elsewhere each function would be on a page of
+/// its own, for which the kernel is entered.
+#[unsafe(link_section = "wakeful_start")]
 extern "C" fn constructor() {
     // Each child that a shell forks would look for it anew. A signal handler may be the first to use the
     // others, and must not look for them.

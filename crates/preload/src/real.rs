@@ -37,6 +37,7 @@ impl Symbol {
     }
 
     #[cold]
+    #[unsafe(link_section = "wakeful_start")]
     fn look_up(&self) -> *mut c_void {
         // SAFETY: names and versions are C strings; both functions may be called at any time after relocation.
         let address = unsafe {
@@ -50,6 +51,7 @@ impl Symbol {
         address
     }
 
+    #[unsafe(link_section = "wakeful_start")]
     pub fn get(&self) -> *mut c_void {
         let address = self.address.load(Relaxed);
         if address.is_null() { self.look_up() } else { address }
@@ -64,6 +66,7 @@ macro_rules! real {
             ///
             /// # Safety
             /// As the C library's.
+            #[unsafe(link_section = "wakeful_start")]
             pub unsafe fn $ident($($arg: $type),*) -> c_int {
                 let address = symbols::$ident.get();
                 if address.is_null() {
@@ -85,6 +88,7 @@ macro_rules! real {
             use super::*;
             $(
                 #[allow(dead_code, missing_docs)]
+                #[unsafe(link_section = "wakeful_start")]
                 pub fn $ident() -> *mut c_void {
                     symbols::$ident.get()
                 }

@@ -97,6 +97,7 @@ fn asked_for() -> Option<&'static Algorithm> {
 
 /// Makes the choice, once. Two threads that come here together find the same.
 #[cold]
+#[unsafe(link_section = "wakeful_start")]
 pub fn decide() {
     if CHOICE.load(Relaxed) != UNDECIDED {
         return;

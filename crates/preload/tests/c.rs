@@ -363,8 +363,12 @@ fn inherit() {
     same("inherit.c");
 }
 
-/// What a program pays that never waits for anybody: at most 14 faults more than for a library that does
+/// What a program pays that never waits for anybody: few page faults more than for a library that does
 /// nothing, and no memory. The C library's functions are looked up when a thread is created.
+///
+/// COST: 9 more here, and 4 in the release, which has fewer checks. How many pages the kernel maps at once
+/// depends on where the library lies and on how its file came into memory: another machine had 3 more. What
+/// the start calls outside its section costs about one each.
 #[test]
 fn a_start_is_cheap() {
     let program = compile("start.c");
@@ -379,13 +383,28 @@ fn a_start_is_cheap() {
         (0..20).map(|_| one()).min().unwrap()
     };
     let (empty, ours) = (cost(&empty), cost(library()));
-    assert!(ours.0 <= empty.0 + 14, "{} page faults, with an empty library {}", ours.0, empty.0);
+    assert!(ours.0 <= empty.0 + 16, "{} page faults, with an empty library {}", ours.0, empty.0);
     assert_eq!(ours.1, empty.1, "memory is allocated at the start");
 }
 
 #[test]
 fn nothing() {
     same("nothing.c");
+}
+
+/// Where nobody has to wait for long, no lock makes a system call.
+#[test]
+fn system_calls() {
+    let program = compile("calls.c");
+    for view in views() {
+        let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
+        match output.status.code() {
+            Some(0) => {}
+            Some(77) => skipped(String::from_utf8_lossy(&output.stderr).trim()),
+            _ => panic!("view {view}: {}", show(&output)),
+        }
+    }
+    fs::remove_file(program).unwrap();
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Account {
             What::Out => return self.change(record, State::Blocked),
             What::Preempted => return self.change(record, State::Ready),
             What::Exited => self.end(record.thread),
-            What::Mapped(_) => {}
+            What::Mapped(_) | What::Sample(_) => {}
             What::Lost(count) => self.lost += count,
         }
         None

@@ -24,6 +24,8 @@ pub struct Look {
     pub sp: u64,
     /// The program counter.
     pub pc: u64,
+    /// The frame pointer, if that is known.
+    pub bp: Option<u64>,
     /// What lies on the stack from `sp` on.
     pub stack: Vec<u8>,
 }
@@ -34,7 +36,7 @@ pub fn look(process: u32, thread: u32) -> Option<Look> {
     let stack = stack(thread, sp);
     // Has it gone on? It may be back in the same place, which the records know.
     let (_, sp_after, pc_after) = parse(&read(process, thread)?)?;
-    ((sp, pc) == (sp_after, pc_after)).then_some(Look { call, sp, pc, stack })
+    ((sp, pc) == (sp_after, pc_after)).then_some(Look { call, sp, pc, bp: None, stack })
 }
 
 /// Is the thread alive, and may we not look at it? A program may forbid it (prctl(2), PR_SET_DUMPABLE).

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::Write;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -130,6 +132,9 @@ impl File {
     /// The file, if it is there and the one that was mapped. An overlay may give it two numbers, so that an
     /// old file is believed as well.
     pub fn open(&self, began: SystemTime) -> Option<fs::File> {
+        if self.path.as_os_str() == VDSO {
+            return vdso();
+        }
         if !self.path.is_absolute() {
             return None;
         }
@@ -154,6 +159,29 @@ impl File {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The kernel's own code in each process, such as its clocks.
+const VDSO: &str = "[vdso]";
+
+/// Ours is that of all programs of 64 bits.
+fn vdso() -> Option<fs::File> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let (range, _) = maps.lines().find(|line| line.ends_with(VDSO))?.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    let mut bytes = vec![0; (end - start) as usize];
+    fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
+    // SAFETY: a name; the descriptor is new.
+    let mut file = unsafe {
+        match libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => return None,
+            number => fs::File::from_raw_fd(number),
+        }
+    };
+    file.write_all(&bytes).ok()?;
+    Some(file)
 }
 
 /// A plain file, to be read. Something else may have the name meanwhile, such as a pipe that nobody writes.

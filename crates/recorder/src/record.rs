@@ -45,8 +45,23 @@ pub enum What {
     },
     /// A file, or memory without one, may be executed from these addresses on.
     Mapped(Box<Mapping>),
+    /// It computes, and was seen so.
+    Sample(Box<Sample>),
     /// So many records found no room.
     Lost(u64),
+}
+
+/// Where a thread computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The program counter.
+    pub pc: u64,
+    /// The frame pointer, or whatever that register has.
+    pub bp: u64,
+    /// The stack pointer.
+    pub sp: u64,
+    /// What lies on the stack from there on.
+    pub stack: Vec<u8>,
 }
 
 /// Where a file was mapped.
@@ -68,6 +83,7 @@ const LOST: u32 = 2;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
 const FORK: u32 = 7;
+const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const SWITCH: u32 = 14;
 const MISC_COMM_EXEC: u16 = 1 << 13;
@@ -89,8 +105,28 @@ pub fn switch([header, who, time_ns]: [u64; 3]) -> Option<Record> {
     Some(Record { process: who as u32, thread: (who >> 32) as u32, time_ns, what })
 }
 
-/// A record of bytes that begin with its header and end with its `sample_id`: thread and time.
+/// A sample: the program counter, thread and time, three registers if they are those of a program of 64 bits,
+/// and a part of the stack.
+fn sample(bytes: &[u8]) -> Option<Record> {
+    let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    const OF_64_BITS: u64 = 2;
+    if word(32)? != OF_64_BITS {
+        return None;
+    }
+    let (who, time_ns, size) = (word(16)?, word(24)?, usize::try_from(word(64)?).ok()?);
+    // Behind the stack: how much of it is there.
+    let there = if size == 0 { 0 } else { usize::try_from(word(72 + size)?).ok()?.min(size) };
+    let stack = bytes.get(72..72 + there)?.to_vec();
+    let what = What::Sample(Box::new(Sample { pc: word(8)?, bp: word(40)?, sp: word(48)?, stack }));
+    Some(Record { process: who as u32, thread: (who >> 32) as u32, time_ns, what })
+}
+
+/// A record of bytes that begin with its header and, but for a sample, end with its `sample_id`: thread and
+/// time.
 pub fn parse(bytes: &[u8]) -> Option<Record> {
+    if bytes.first_chunk().is_some_and(|kind| u32::from_ne_bytes(*kind) == SAMPLE) {
+        return sample(bytes);
+    }
     let (bytes, id) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -164,6 +200,29 @@ mod tests {
         let record = parse(&bytes(FORK, 0, &[&body[..], &[0; 8]].concat())).unwrap();
         let what = What::Forked { parent: 2, creator: 4 };
         assert_eq!(record, Record { process: 1, thread: 3, time_ns: 99, what });
+    }
+
+    #[test]
+    fn a_sample_has_the_stack_that_is_there() {
+        let record = |abi: u64, size: u64, there: u64| {
+            let mut bytes = [SAMPLE.to_ne_bytes(), 0u32.to_ne_bytes()].concat();
+            let who =
+                u64::from_ne_bytes([7u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat().try_into().unwrap());
+            let words = [0x40, who, 99, abi, 0xb, 0x50, 0x40, size].map(u64::to_ne_bytes).concat();
+            bytes.extend(words);
+            bytes.extend((0..size as u8).collect::<Vec<u8>>());
+            bytes.extend(if size > 0 { there.to_ne_bytes().to_vec() } else { Vec::new() });
+            parse(&bytes)
+        };
+        let sample = |stack: &[u8]| {
+            let what = What::Sample(Box::new(Sample { pc: 0x40, bp: 0xb, sp: 0x50, stack: stack.to_vec() }));
+            Some(Record { process: 7, thread: 8, time_ns: 99, what })
+        };
+        assert_eq!(record(2, 16, 3), sample(&[0, 1, 2]));
+        assert_eq!(record(2, 0, 0), sample(&[]));
+        assert_eq!(record(2, 8, 99), sample(&[0, 1, 2, 3, 4, 5, 6, 7]));
+        assert_eq!(record(1, 16, 3), None, "of 32 bits");
+        assert_eq!(parse(&[SAMPLE.to_ne_bytes(), 0u32.to_ne_bytes()].concat()), None);
     }
 
     #[test]

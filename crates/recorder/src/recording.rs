@@ -110,7 +110,7 @@ impl Recording {
     pub fn new(program: Program, options: Options) -> Result<Self, OpenError> {
         let began = SystemTime::now();
         Ok(Self {
-            rings: Rings::open(program.process() as libc::pid_t)?,
+            rings: Rings::open(program.process() as libc::pid_t, false)?,
             program,
             options,
             began,

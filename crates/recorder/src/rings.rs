@@ -24,10 +24,21 @@ const PAGES: [usize; 5] = [512, 128, 32, 8, 2];
 const ENDED: Duration = Duration::from_millis(1);
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PERF_COUNT_SW_DUMMY: u64 = 9;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_IP: u64 = 1;
+const SAMPLE_REGS_USER: u64 = 1 << 12;
+const SAMPLE_STACK_USER: u64 = 1 << 13;
+/// Of x86: the frame pointer, the stack pointer, the program counter.
+const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
+
+/// BOUND: processor time from one sample of a thread to its next one, in no step with the kernel's ticks; and
+/// bytes of its stack.
+const SAMPLE_NS: u64 = 3_917_000;
+const SAMPLE_STACK: u32 = 1024;
 
 /// The flags of `struct perf_event_attr`: disabled, inherit, exclude_kernel, exclude_hv, mmap, comm,
 /// enable_on_exec, task, watermark, sample_id_all, mmap2, comm_exec, use_clockid, context_switch.
@@ -112,14 +123,20 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Rings for the process, which is ours and has not called exec(2) yet: they begin with that.
+    /// Rings for the process, which is ours and has not called exec(2) yet: they begin with that. With
+    /// samples of what its threads compute, if these are wanted and can be had.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(process: libc::pid_t) -> Result<Self, OpenError> {
+    pub fn open(process: libc::pid_t, samples: bool) -> Result<Self, OpenError> {
         let mut events = Vec::new();
+        let samples = samples && cfg!(target_arch = "x86_64");
+        let open = |processor| match samples.then(|| open(process, processor, true)) {
+            Some(Ok(event)) => Ok(event),
+            _ => open(process, processor, false),
+        };
         for processor in online() {
-            match open(process, processor) {
+            match open(processor) {
                 Ok(event) => events.push(event),
                 // It went offline meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
@@ -206,8 +223,8 @@ impl Ring {
     }
 }
 
-fn open(process: libc::pid_t, processor: i32) -> io::Result<OwnedFd> {
-    let attr = Attr {
+fn open(process: libc::pid_t, processor: i32, samples: bool) -> io::Result<OwnedFd> {
+    let mut attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
         size: size_of::<Attr>() as u32,
         config: PERF_COUNT_SW_DUMMY,
@@ -216,6 +233,12 @@ fn open(process: libc::pid_t, processor: i32) -> io::Result<OwnedFd> {
         clockid: libc::CLOCK_MONOTONIC,
         ..Attr::default()
     };
+    if samples {
+        attr.config = PERF_COUNT_SW_CPU_CLOCK;
+        attr.sample_period = SAMPLE_NS;
+        attr.sample_type |= SAMPLE_IP | SAMPLE_REGS_USER | SAMPLE_STACK_USER;
+        (attr.sample_regs_user, attr.sample_stack_user) = (REGISTERS, SAMPLE_STACK);
+    }
     // SAFETY: `attr` is a valid perf_event_attr of the size it states. The descriptor is new.
     unsafe {
         let flags = PERF_FLAG_FD_CLOEXEC;

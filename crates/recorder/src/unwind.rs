@@ -97,6 +97,7 @@ impl Unwinder {
         let mut registers = [None; REGISTERS];
         registers[RSP] = Some(look.sp);
         registers[RETURN] = Some(look.pc);
+        registers[RBP] = look.bp;
         let mut walk = Walk { unwinder: self, space, look, guesses: MOST_GUESSES };
         let mut stack = Stack::default();
         walk.go(registers, true, &mut stack);

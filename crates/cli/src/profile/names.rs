@@ -81,6 +81,19 @@ impl Names {
         all.iter().find(is_own).or(all.first()).cloned().unwrap_or_default()
     }
 
+    /// The same with those that called it, innermost first; and nothing of the C library, if there is more.
+    pub fn own_stack(&mut self, places: &[Place]) -> Vec<Site> {
+        let mut all: Vec<Site> = Vec::new();
+        for place in places {
+            all.extend_from_slice(self.caller(place));
+        }
+        let is_own = |site: &Site| !site.is_wrapper() && !site.is_library();
+        if all.iter().any(is_own) {
+            all.retain(is_own);
+        }
+        all
+    }
+
     /// The names of all functions at a place, outermost first.
     pub fn functions(&mut self, profile: &Profile, site: u32) -> Vec<String> {
         match profile.sites.get(site as usize) {

@@ -44,6 +44,9 @@ struct Page<'a> {
     waited: f64,
     words: &'a str,
     then: Option<String>,
+    /// One wait that took long, and what the profiler itself took, if that is much.
+    longest: &'a Option<String>,
+    dear: Option<String>,
     advice: &'a str,
     gained: Option<String>,
     parts: [&'static str; PARTS.len()],
@@ -79,6 +82,8 @@ struct Track {
     to: u64,
     columns: String,
     places: String,
+    /// How often it was woken in vain in each column, up to 63; empty if never.
+    vain: String,
 }
 
 #[derive(Serialize)]
@@ -123,6 +128,7 @@ fn lane(lane: &Lane, timeline: &Timeline, profile: &Profile) -> Track {
         to: since(lane.to_ns),
         columns,
         places,
+        vain: lane.vain.iter().map(|count| char::from(DIGITS[(*count).min(63) as usize])).collect(),
     }
 }
 
@@ -259,6 +265,8 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         waited: verdict.waited,
         words,
         then: others(verdict),
+        longest: &verdict.longest,
+        dear: summary.dear(),
         advice,
         gained: gained(verdict),
         parts: PARTS,

@@ -11,7 +11,7 @@ use launch::program::Obstacle;
 use recorder::account::{Account, Thread, Times};
 use recorder::calls::name as call_name;
 use recorder::fast;
-use recorder::profile::{Class, Object, Profile, Region, Shares, Sum};
+use recorder::profile::{Class, Object, Profile, Region, Shares, Sum, Wait};
 use serde::Serialize;
 
 use super::names::{Names, Site, kind};
@@ -69,6 +69,51 @@ pub struct Row {
     pub callers: Vec<Site>,
     /// In what those were seen who were blocked while others waited for them, the most frequent first.
     pub blocked_in: Vec<BlockedIn>,
+    /// Of a lock.
+    pub longest: Option<LongestWait>,
+    /// In which functions those were seen computing for whom others waited, the most frequent first.
+    pub worked_in: Vec<WorkedIn>,
+}
+
+/// A function of the program, or of a library that it calls, and those that called it, innermost first.
+#[derive(Clone, Default, Serialize)]
+pub struct WorkedIn {
+    pub place: Site,
+    pub callers: Vec<String>,
+    pub looks: u32,
+}
+
+/// BOUND: callers that are told of it.
+const MOST_CALLERS: usize = 3;
+
+/// The longest wait for a lock.
+#[derive(Clone, Serialize)]
+pub struct LongestWait {
+    pub thread: u32,
+    pub name: String,
+    pub length_ns: u64,
+    /// How often others were seen to take the lock meanwhile.
+    pub turns: u64,
+    /// The thread that had the lock for most of it, and for how long.
+    pub whom: Option<u32>,
+    pub whom_name: String,
+    pub whom_ns: u64,
+}
+
+impl LongestWait {
+    fn of(wait: &Wait, names: &fast::HashMap<u32, String>) -> Self {
+        let name = |thread: u32| names.get(&thread).cloned().unwrap_or_default();
+        let (whom, whom_ns) = wait.whom[0];
+        Self {
+            thread: wait.thread,
+            name: name(wait.thread),
+            length_ns: wait.to_ns - wait.from_ns,
+            turns: wait.turns,
+            whom: (whom != 0).then_some(whom),
+            whom_name: name(whom),
+            whom_ns,
+        }
+    }
 }
 
 /// A call, or a page fault, and the function of the program that it was in.
@@ -173,7 +218,7 @@ impl Report {
     pub fn of(
         profile: &Profile,
         launch: &Launch,
-        (is_helped, throttled): (bool, Option<linux::Throttling>),
+        (is_helped, throttled, start_ns): (bool, Option<linux::Throttling>, u64),
         names: &mut Names,
     ) -> Self {
         let rows = rows(profile, names);
@@ -233,6 +278,7 @@ impl Report {
                 false => Vec::new(),
             },
             profiler_ns: profile.own_ns,
+            profiler_start_ns: start_ns,
         };
         let verdict = verdict::of(&summary, &with_untold(&rows, &regions), &launch.words());
         Self { summary, rows, regions, threads, verdict, status: profile.status }
@@ -361,6 +407,9 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
         for (seen, count) in profile.blocked.get(key).into_iter().flatten() {
             gathered.blocked(call_name(seen.call), names.caller_of(&seen.places), *count);
         }
+        for (places, looks) in profile.worked.get(key).into_iter().flatten() {
+            gathered.worked(names.own_stack(places), *looks);
+        }
         if gathered.row.callers.is_empty() {
             gathered.row.callers = callers;
         }
@@ -370,6 +419,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
         row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
         row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
         row.blocked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
+        row.worked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.waited_ns));
     rows
@@ -401,6 +451,8 @@ impl Row {
             sites: Vec::new(),
             callers: Vec::new(),
             blocked_in: Vec::new(),
+            worked_in: Vec::new(),
+            longest: None,
         }
     }
 
@@ -436,6 +488,20 @@ impl Gathered {
         }
     }
 
+    /// A function is one if its callers are the same. Its line is that which was seen first.
+    fn worked(&mut self, stack: Vec<Site>, looks: u32) {
+        let mut stack = stack.into_iter();
+        let Some(place) = stack.next() else { return };
+        let callers: Vec<String> = stack.take(MOST_CALLERS).map(|site| site.name).collect();
+        let same = |one: &&mut WorkedIn| {
+            (&one.place.name, &one.place.module) == (&place.name, &place.module) && one.callers == callers
+        };
+        match self.row.worked_in.iter_mut().find(same) {
+            Some(one) => one.looks += looks,
+            None => self.row.worked_in.push(WorkedIn { place, callers, looks }),
+        }
+    }
+
     fn add(&mut self, object: &Object, sites: Vec<Site>, names: &fast::HashMap<u32, String>) {
         let row = &mut self.row;
         row.add(&object.shares);
@@ -444,6 +510,11 @@ impl Gathered {
         row.waited_ns += object.waits.total_ns;
         row.estimated_ns += object.estimated_ns;
         row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
+        let longest = object.longest.as_ref().map(|wait| LongestWait::of(wait, names));
+        let length_ns = |one: &Option<LongestWait>| one.as_ref().map_or(0, |one| one.length_ns);
+        if length_ns(&longest) > length_ns(&row.longest) {
+            row.longest = longest;
+        }
         let longest = object.lengths.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         row.lengths.resize(row.lengths.len().max(longest), 0);
         row.lengths.iter_mut().zip(object.lengths).for_each(|(sum, count)| *sum += u64::from(count));

@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use crate::format::{ns, percent};
+
 #[derive(Clone, Default, Serialize)]
 pub struct Summary {
     pub program: String,
@@ -68,11 +70,37 @@ pub struct Summary {
     pub processes_left: u32,
     /// Locks and barriers that were chosen by name, and spin whoever runs.
     pub spinning: Vec<String>,
-    /// Processor time of the profiler.
+    /// Processor time of the profiler while the program ran; and how long it took before the program began.
     pub profiler_ns: u64,
+    pub profiler_start_ns: u64,
 }
 
+/// BOUND: what the profiler takes of a processor is worth a sentence from this part on.
+const DEAR: f64 = 0.03;
+/// BOUND: in a shorter time its own beginning and end are most of it.
+const SHORT_NS: u64 = 50_000_000;
+
 impl Summary {
+    /// What the profiler took while the program ran, as a part of one processor.
+    pub fn profiler(&self) -> f64 {
+        self.profiler_ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// What that means, if it is much.
+    pub fn dear(&self) -> Option<String> {
+        let share = self.profiler();
+        if share < DEAR || self.elapsed_ns < SHORT_NS {
+            return None;
+        }
+        Some(format!(
+            "The profiler took {} of a processor meanwhile, {}: the program waits very often, or has many \
+             threads. Where the processors were full, its threads had so much less, and its times are too \
+             long by up to that.",
+            percent(share),
+            ns(self.profiler_ns)
+        ))
+    }
+
     /// Threads at one time, at most.
     pub fn at_once(&self) -> u64 {
         if self.threads_at_once > 0 { self.threads_at_once } else { self.threads }

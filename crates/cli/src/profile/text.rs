@@ -29,9 +29,15 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     if let Some(then) = others(&report.verdict) {
         writeln!(to, "{}", wrap(&then, WIDTH))?;
     }
+    if let Some(longest) = &report.verdict.longest {
+        writeln!(to, "{}", wrap(&plain(longest), WIDTH))?;
+    }
     writeln!(to, "{}", wrap(&plain(&report.verdict.advice), WIDTH))?;
     if let Some(gained) = gained(&report.verdict) {
         writeln!(to, "{}", wrap(&gained, WIDTH))?;
+    }
+    if let Some(dear) = summary.dear() {
+        writeln!(to, "{}", wrap(&dear, WIDTH))?;
     }
     locks(report, to)?;
     regions(report, to)?;
@@ -129,6 +135,10 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(seen) = row.blocked_in.first().filter(|_| row.holder_blocked_ns * 10 >= row.waited_ns) {
         words.push(format!("blocked in {} in {}", seen.called(), seen.place.name));
+    }
+    let ran = row.holder_running_ns * 10 >= row.waited_ns;
+    if let Some(worked) = row.worked_in.first().filter(|_| ran && row.class != Class::Cond) {
+        words.push(format!("at work in {}", worked.place.label()));
     }
     if let Some(last) = row.last.first()
         && row.rounds > 0
@@ -320,8 +330,12 @@ pub fn remarks(report: &Report) -> Vec<String> {
     if summary.lost_records > 0 {
         say(&format!("{} records were lost: times are wrong.", grouped(summary.lost_records)));
     }
-    let share = summary.profiler_ns as f64 / summary.elapsed_ns.max(1) as f64 * 100.0;
-    say(&format!("The profiler took {share:.1} % of a processor."));
+    say(&format!(
+        "The profiler took {:.1} % of a processor while the program ran ({}), and {} before that.",
+        summary.profiler() * 100.0,
+        ns(summary.profiler_ns),
+        ns(summary.profiler_start_ns)
+    ));
     all
 }
 

@@ -27,6 +27,8 @@ pub struct Verdict {
     pub gains: Vec<Gain>,
     /// The part of the threads' time in which they waited for locks and barriers.
     pub waited: f64,
+    /// One wait for a lock that took a great part of the program's time.
+    pub longest: Option<String>,
     /// The other causes, by the same words, and their shares of that.
     pub others: Vec<Other>,
 }
@@ -48,6 +50,11 @@ const THROTTLED: f64 = 0.25;
 /// BOUND: wake-ups in vain come first from these parts of a place's wake-ups and of all processor time on.
 const VAIN: f64 = 0.5;
 const VAIN_RUN: f64 = 0.05;
+/// BOUND: one wait is told from this part of the program's time on, if that is not short; and the thread
+/// starves if others take the lock so often meanwhile.
+const LONG: f64 = 0.25;
+const LONG_NS: u64 = 20_000_000;
+const STARVES: u64 = 10;
 /// BOUND: from this part on it is mostly that.
 const MOSTLY: f64 = 0.75;
 
@@ -63,6 +70,8 @@ struct Cause {
     may_spin: bool,
     /// In what those were seen there who were blocked.
     seen: Option<String>,
+    /// In which function those computed there, and how often it was seen.
+    worked: Option<String>,
     /// That is a page fault.
     is_fault: bool,
     /// The thread for which most of it was waited, at a barrier, with the time.
@@ -88,8 +97,22 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let seen = seen.map(|one| format!("in {} in {}", one.called(), one.place.label()));
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
+    let worked = most.filter(|_| name.ends_with("running")).and_then(worked);
     let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
-    Cause { name, total_ns, most, is_openmp, may_spin, seen, is_fault, last }
+    Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, is_fault, last }
+}
+
+/// In which function those were seen mostly who computed while others waited there.
+fn worked(row: &Row) -> Option<String> {
+    let first = row.worked_in.first()?;
+    let all: u32 = row.worked_in.iter().map(|one| one.looks).sum();
+    let callers = match first.callers.is_empty() {
+        true => String::new(),
+        false => format!(", called by {}", first.callers.join(", ")),
+    };
+    let looks = some(all.into(), "look");
+    let who = if row.class.is_barrier() { "The last one" } else { "The holder" };
+    Some(format!(" {who} was seen at work in {}{callers} ({} of {looks}).", first.place.label(), first.looks))
 }
 
 /// The thread for which this part of all barriers' time was waited longest, with that time.
@@ -150,7 +173,8 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
     let (cause, mut words, advice) = beside(&told, first.unwrap_or_else(|| nothing(&told)));
     words += &left(summary);
     let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
-    Verdict { cause, words, advice, gains, waited, others }
+    let longest = longest(summary, rows);
+    Verdict { cause, words, advice, gains, waited, longest, others }
 }
 
 /// The bounds in a sentence, if there are any.
@@ -158,6 +182,39 @@ pub fn gained(verdict: &Verdict) -> Option<String> {
     let gains = verdict.gains.iter().filter(|gain| gain.is_some());
     let words: Vec<&str> = gains.map(|gain| gain.words.as_str()).collect();
     (!words.is_empty()).then(|| format!("To gain at most: {}.", words.join("; ")))
+}
+
+/// One wait that was long is more than its part of a sum: who waits so starves, or somebody keeps the lock.
+fn longest(summary: &Summary, rows: &[Row]) -> Option<String> {
+    let with = rows.iter().filter(is_lock).filter_map(|row| Some((row, row.longest.as_ref()?)));
+    let (row, one) = with.max_by_key(|(_, one)| one.length_ns)?;
+    let share = one.length_ns as f64 / summary.elapsed_ns.max(1) as f64;
+    if share < LONG || summary.elapsed_ns < LONG_NS {
+        return None;
+    }
+    let who = thread(&one.name, one.thread);
+    let place = row.place.label();
+    let whom = match one.whom {
+        Some(number) if one.whom_ns * 2 > one.length_ns => {
+            let part = percent(one.whom_ns as f64 / one.length_ns as f64);
+            format!(", {part} of that for {}", thread(&one.whom_name, number))
+        }
+        _ => String::new(),
+    };
+    let starves = match one.turns {
+        0..STARVES => "",
+        _ => &format!(
+            " Meanwhile others took that lock at least {} times: the thread starved. A fair lock serves by \
+             turns, at a price: `wakeful locks` has some.",
+            grouped(one.turns)
+        ),
+    };
+    Some(format!(
+        "One wait alone took {}, {} of the program's time: {who} at the {} in {place}{whom}.{starves}",
+        ns(one.length_ns),
+        percent(share),
+        row.kind
+    ))
 }
 
 /// All threads' time.
@@ -429,6 +486,7 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         }
         _ => String::new(),
     };
+    let worked = cause.worked.as_deref().unwrap_or_default();
     let estimated = match (told.share(told.regions_ns), told.share(told.sampled_ns)) {
         (regions, _) if regions >= MINOR => {
             format!(", {} of it estimated, in OpenMP regions that were not told", percent(regions))
@@ -437,7 +495,7 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         _ => String::new(),
     };
     let words = format!(
-        "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{}",
+        "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{worked}{}",
         ns(told.total_ns),
         ready(told)
     );

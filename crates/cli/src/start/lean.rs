@@ -158,17 +158,17 @@ impl Start {
         let (program, fate) = self.find(self.word(command)?)?;
         let named = self.variable(PRELOAD.name().as_bytes()).map(CStr::to_bytes);
         let interposer = match named.filter(|path| !path.is_empty()) {
-            Some(path) => part(path, &Note::INTERPOSER)?,
+            Some(path) => part(path, &Note::INTERPOSER).ok()?,
             None => {
                 let mut places = places(here, INTERPOSER).into_iter().flatten();
-                places.find_map(|place| part(place.bytes(), &Note::INTERPOSER))?
+                places.find_map(|place| part(place.bytes(), &Note::INTERPOSER).ok())?
             }
         };
         let path = Text::of(&[folder(interposer.bytes()), b"/", RUNTIME])?;
-        let has_runtime = !matches!(File::open(path.c(), true), Err(kernel::NOT_FOUND));
-        if has_runtime {
-            part(path.bytes(), &Note::OPENMP)?;
-        }
+        let has_runtime = match part(path.bytes(), &Note::OPENMP) {
+            Err(kernel::NOT_FOUND) => false,
+            found => found.map(|_| true).ok()?,
+        };
         let first: [&[u8]; 2] = match fate {
             Fate::Loads if has_runtime => [path.bytes(), b":"],
             _ => [b"", b""],
@@ -269,13 +269,16 @@ impl Reason {
     }
 }
 
+/// The file is there, and cannot be ours.
+const UNFIT: Error = 22;
+
 /// A part of us in this file, by its note. The dynamic linker's list has no word for a space or a colon.
-fn part(path: &[u8], note: &Note) -> Option<Text> {
-    let path = Text::of(&[path])?;
+fn part(path: &[u8], note: &Note) -> Result<Text, Error> {
+    let path = Text::of(&[path]).ok_or(UNFIT)?;
     let plain = path.bytes().starts_with(b"/") && !path.bytes().iter().any(|byte| b" :".contains(byte));
-    let file = File::open(path.c(), true).ok().filter(|_| plain)?;
+    let file = File::open(path.c(), true)?;
     let mut head = [0; image::HEAD];
-    note.is_in(file.head(&mut head)).then_some(path)
+    if plain && note.is_in(file.head(&mut head)) { Ok(path) } else { Err(UNFIT) }
 }
 
 /// A library that a program needs brings no OpenMP runtime, as far as the system's packages brought it.

@@ -30,7 +30,8 @@ pub static OWNER: Owner = Owner { layout: LAYOUT, observed, space, register, bor
 const SYMBOL: &CStr = c"wakeful_preload_registry_1";
 
 extern "C" fn observed() -> *mut u8 {
-    super::prepare();
+    super::make_key();
+    super::take_over();
     // The runtime's first look: the program has no other thread yet.
     super::observe::join();
     let observed = live().filter(|registry| registry.view() == View::Bpf);

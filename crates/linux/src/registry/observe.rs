@@ -6,17 +6,15 @@ use core::sync::atomic::Ordering::*;
 use abi::View;
 use abi::environment::OBSERVER;
 
-use super::exit;
 use super::space::{ARENA_AT, SIZE, build, live, observed_by, publish, vacant};
 use crate::view::{self, Request};
 use crate::{memory, server};
 
-/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+/// Takes an inherited observer over, at once: until then our children would inherit its descriptors.
 #[inline(always)]
-pub fn prepare() {
-    exit::key();
-    // An inherited observer is taken over at once: until then our children would inherit its descriptors.
-    if may_be_observed()
+pub fn take_over() {
+    if server::variable(OBSERVER, |_| Some(())).is_some()
+        && may_be_observed()
         && let Some(observer) = view::bpf::inherited()
     {
         let _ = observe_with(observer);

@@ -24,6 +24,7 @@ mod processors;
 mod regions;
 pub mod timeline;
 mod waits;
+mod work;
 
 use std::ffi::OsStr;
 use std::io;
@@ -55,6 +56,7 @@ use lost::Losing;
 use processors::Processors;
 use regions::Regions;
 use waits::Waits;
+use work::Work;
 
 /// BOUND: the times between two turns. The rings are to be a quarter full at most.
 const SHORTEST_NS: u64 = 500_000;
@@ -109,6 +111,9 @@ pub struct Profile {
     pub callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
     /// By what was waited at: in what those were seen who were blocked then, and how often.
     pub blocked: HashMap<Key, HashMap<Seen, u32>>,
+    /// By what was waited at: the functions, innermost first, in which those computed for whom somebody
+    /// waited, and how often that was seen.
+    pub worked: HashMap<Key, Vec<(Vec<Place>, u32)>>,
     /// Threads by number: names, also of those that have ended.
     pub names: HashMap<u32, String>,
     /// Why the kernel tells nothing of the threads, if it does not.
@@ -173,6 +178,7 @@ pub struct Profiling {
     looks: HashMap<(Key, u32), u32>,
     callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
     blocked: blocked::Looks,
+    work: Work,
     images: HashMap<u32, u32>,
     next_image: u32,
     names: HashMap<u32, String>,
@@ -191,6 +197,8 @@ pub struct Profiling {
     taken_helped: u64,
     /// Programs that began, but for our own command.
     programs: u32,
+    /// When the program's last thread ended.
+    exited_ns: Option<u64>,
 }
 
 /// In the order of their times.
@@ -246,7 +254,7 @@ impl Profiling {
     pub fn new(program: Program, events: Events) -> Self {
         let began = SystemTime::now();
         Self {
-            rings: Rings::open(program.process() as libc::pid_t),
+            rings: Rings::open(program.process() as libc::pid_t, true),
             events,
             program,
             began,
@@ -254,6 +262,7 @@ impl Profiling {
             looks: HashMap::default(),
             callers: HashMap::default(),
             blocked: blocked::Looks::default(),
+            work: Work::default(),
             account: Account::default(),
             maps: Maps::default(),
             history: History::default(),
@@ -277,6 +286,7 @@ impl Profiling {
             helped: HashSet::default(),
             taken_helped: 0,
             programs: 0,
+            exited_ns: None,
         }
     }
 
@@ -353,7 +363,8 @@ impl Profiling {
     }
 
     fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
-        let to_ns = now_ns();
+        // We may have seen it late.
+        let to_ns = self.exited_ns.unwrap_or_else(now_ns);
         let own_ns = crate::recording::own_ns() - own;
         self.waits.finish(to_ns, &self.history);
         self.pieces();
@@ -385,6 +396,7 @@ impl Profiling {
             sites: self.sites.places,
             callers: self.callers,
             blocked: self.blocked.seen,
+            worked: self.work.finish(),
             names: self.names,
             without_switches: self.rings.err(),
             processors: used.len() as u32,
@@ -431,6 +443,13 @@ impl Profiling {
         let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
         for item in std::mem::replace(batch, rest) {
             match item {
+                Item::Record(Record { what: What::Sample(sample), thread, time_ns, process }, _) => {
+                    if self.waits.is_waited(process)
+                        && let Some(space) = self.maps.of(process)
+                    {
+                        self.work.sampled((thread, time_ns), *sample, space, &mut self.unwinder);
+                    }
+                }
                 Item::Record(record, processor) => {
                     self.records += 1;
                     self.record(&record, processor);
@@ -444,7 +463,9 @@ impl Profiling {
             self.pieces();
             let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_AT_BARRIERS_NS);
             let asked_ns = self.waits.oldest_arrival_ns().unwrap_or(usual_ns);
-            self.history.forget(usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns))));
+            let before_ns = usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns)));
+            self.history.forget(before_ns);
+            self.work.forget(before_ns);
         }
         most
     }
@@ -486,6 +507,7 @@ impl Profiling {
         for piece in self.waits.pieces.drain(..) {
             self.losing.piece(&piece, &self.history, |thread| waiters.contains_key(&thread));
             self.blocked.piece(&piece, &self.history);
+            self.work.piece(&piece);
             if let Some(timeline) = &mut self.timeline {
                 timeline.piece(&piece, &self.history);
             }
@@ -527,6 +549,9 @@ impl Profiling {
             timeline.record(record);
         }
         if record.what == What::Exited && !self.account.is_alive(record.process) {
+            if record.process == self.program.process() {
+                self.exited_ns = Some(record.time_ns);
+            }
             self.place_counted(|process, _, _| process == record.process);
             self.helped.remove(&record.process);
             self.maps.cleared(record.process);
@@ -588,7 +613,9 @@ impl Profiling {
             for thread in over.chain([event.thread]) {
                 timeline.waits(thread, event.time_ns, self.waits.where_waits(thread));
             }
+            self.waits.vain.iter().for_each(|(thread, now_ns)| timeline.woken_in_vain(*thread, *now_ns));
         }
+        self.waits.vain.clear();
         self.regions.apply(event, image, site, &mut self.waits.over, &self.history);
         if self.waits.pieces.len() >= MOST_PIECES {
             self.pieces();

@@ -14,6 +14,8 @@ use crate::record::{Record, What};
 /// BOUND: the next thread of the program begins so soon after another one has lost that processor, if nobody
 /// else has had it meanwhile: a switch takes 1 to 5 us.
 const SAME_SWITCH_NS: u64 = 20_000;
+/// BOUND: the whole program is stopped for so long at least.
+const STOPPED_NS: u64 = 1_000_000;
 /// BOUND: threads that wait at one processor and are followed. What the others wait behind is as at first.
 const MOST_READY: usize = 32;
 
@@ -35,6 +37,9 @@ pub(super) struct Processors {
     all: HashMap<u32, Processor>,
     /// Where a thread is in the list.
     ready_at: HashMap<u32, u32>,
+    /// How many have a thread of the program, and since when none has though some thread wants it.
+    running: u32,
+    stopped_ns: Option<u64>,
 }
 
 /// What is told of a thread that waits for a processor.
@@ -73,16 +78,24 @@ impl Processors {
         record: &Record,
         processor: u32,
         history: &mut History,
-        timeline: Option<&mut Timeline>,
+        mut timeline: Option<&mut Timeline>,
     ) {
         let (thread, now_ns) = (record.thread, record.time_ns);
         match record.what {
-            What::In => self.came(thread, processor, now_ns, &mut Told { history, timeline }),
+            What::In => {
+                if let Some(from_ns) = self.stopped_ns.take().filter(|from_ns| now_ns >= from_ns + STOPPED_NS)
+                    && let Some(timeline) = &mut timeline
+                {
+                    timeline.was_stopped(from_ns, now_ns);
+                }
+                self.came(thread, processor, now_ns, &mut Told { history, timeline });
+            }
             What::Out | What::Preempted => {
                 let one = self.all.entry(processor).or_default();
                 if one.used.0 > 0 {
                     one.used.1 += now_ns.saturating_sub(one.used.0);
                 }
+                self.running = self.running.saturating_sub(u32::from(one.left_ns.is_none()));
                 one.left_ns = Some(now_ns);
                 one.lost = None;
                 if record.what == What::Preempted {
@@ -90,6 +103,9 @@ impl Processors {
                     if one.ready.len() < MOST_READY && self.ready_at.insert(thread, processor).is_none() {
                         one.ready.push(thread);
                     }
+                }
+                if self.running == 0 && !self.ready_at.is_empty() {
+                    self.stopped_ns = Some(now_ns);
                 }
             }
             What::Exited => self.forget(thread),
@@ -104,9 +120,11 @@ impl Processors {
             told.is_ready_from(thread, left_ns);
         }
         self.forget(thread);
+        let is_first = !self.all.contains_key(&processor);
         let one = self.all.entry(processor).or_default();
         one.used.0 = now_ns;
         let (left_ns, lost) = (one.left_ns.take(), one.lost.take());
+        self.running += u32::from(is_first || left_ns.is_some());
         if let Some(left_ns) = left_ns.filter(|left_ns| is_long(*left_ns, now_ns)) {
             for ready in &one.ready {
                 told.is_ready_from(*ready, left_ns);

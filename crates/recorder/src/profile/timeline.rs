@@ -28,6 +28,8 @@ const MOST_STRETCHES: usize = 250_000;
 pub(super) const MOST_WAITS: usize = 100_000;
 /// BOUND: stretches of holders that are kept as they were.
 const MOST_HELD: usize = 100_000;
+/// BOUND: stretches that are kept in which the whole program was stopped.
+const MOST_STOPPED: usize = 20_000;
 /// BOUND: how wide a column is at first.
 const FIRST_NS: u64 = 50_000;
 
@@ -107,6 +109,8 @@ pub struct Lane {
     /// At which place it waited in each column, mostly: the place's lane, and by how much it outweighs
     /// others.
     pub places: Vec<(u8, f32)>,
+    /// How often it was woken in vain in each column.
+    pub vain: Vec<u32>,
     /// Until when it was there.
     pub to_ns: u64,
     state: Does,
@@ -148,6 +152,8 @@ pub struct Timeline {
     held: Longest<Held>,
     /// Of each lock: the stretch that may go on.
     holding: HashMap<Key, Held>,
+    /// Stretches in which threads wanted a processor, and none had one.
+    stopped: Longest<(u64, u64)>,
     of_thread: HashMap<u32, usize>,
     of_place: HashMap<(Class, u32), Option<u8>>,
 }
@@ -204,6 +210,7 @@ impl Timeline {
             stretches: Longest::new(MOST_STRETCHES),
             held: Longest::new(MOST_HELD),
             holding: HashMap::default(),
+            stopped: Longest::new(MOST_STOPPED),
             of_thread: HashMap::default(),
             of_place: HashMap::default(),
         }
@@ -216,6 +223,7 @@ impl Timeline {
             for lane in &mut self.lanes {
                 halve(&mut lane.columns, sum);
                 halve(&mut lane.places, |one, other| outweigh(one, other.unwrap_or((one.0, 0.0))));
+                halve(&mut lane.vain, |one, other| one + other.unwrap_or(0));
             }
             self.places.iter_mut().for_each(|place| halve(&mut place.columns, sum));
         }
@@ -267,6 +275,7 @@ impl Timeline {
             to_ns: now_ns,
             columns: Vec::new(),
             places: Vec::new(),
+            vain: Vec::new(),
             state: Does::Ready,
             by: 0,
             place: None,
@@ -326,6 +335,18 @@ impl Timeline {
         }
     }
 
+    /// In this time threads of the program wanted a processor, and none had one.
+    pub(super) fn was_stopped(&mut self, from_ns: u64, to_ns: u64) {
+        self.stopped.push(to_ns - from_ns, (from_ns, to_ns));
+    }
+
+    /// When it was so, the longest stretches, by their times.
+    pub fn take_stopped(&mut self) -> Vec<(u64, u64)> {
+        let mut all = std::mem::replace(&mut self.stopped, Longest::new(MOST_STOPPED)).finish().0;
+        all.sort_unstable();
+        all
+    }
+
     /// From then on the thread waits there, or nowhere.
     pub(super) fn waits(&mut self, thread: u32, now_ns: u64, at: Option<(Class, u32)>) {
         let Some(index) = self.of_thread.get(&thread).copied() else { return };
@@ -334,6 +355,16 @@ impl Timeline {
             self.flush(index, now_ns);
             self.lanes[index].place = place;
         }
+    }
+
+    /// The thread was woken in vain: it waits again from then on.
+    pub(super) fn woken_in_vain(&mut self, thread: u32, now_ns: u64) {
+        let Some(index) = self.of_thread.get(&thread).copied() else { return };
+        self.reach(now_ns);
+        let column = (now_ns.saturating_sub(self.from_ns) / self.column_ns) as usize;
+        let vain = &mut self.lanes[index].vain;
+        vain.resize(vain.len().max(column + 1), 0);
+        vain[column] += 1;
     }
 
     fn place(&mut self, class: Class, site: u32) -> Option<u8> {

@@ -138,6 +138,8 @@ pub struct Wait {
     pub from_ns: u64,
     /// Until when.
     pub to_ns: u64,
+    /// How often others were seen to take the lock meanwhile.
+    pub turns: u64,
     /// Why.
     pub shares: Shares,
     /// For whom and how long: the longest first, at most so many. 0 is no thread.
@@ -177,6 +179,8 @@ pub struct Object {
     pub shares: Shares,
     /// How many were so long: see [`LENGTHS`].
     pub lengths: [u32; LENGTHS],
+    /// Of a lock: the longest of them.
+    pub longest: Option<Wait>,
     /// Of their time: by waits that were only counted. Their shares and lengths are as if they were like the
     /// others.
     pub estimated_ns: u64,
@@ -197,6 +201,8 @@ pub struct Object {
     /// What was only counted.
     untold: Sum,
     waiters: u64,
+    /// How often somebody was seen to take it.
+    turns: u64,
     holder: Whom,
     since_ns: u64,
     /// A reader has gone, and since then nobody came.
@@ -222,8 +228,9 @@ pub struct Now {
     pub site: u32,
     /// Whose thread it is.
     pub process: u32,
-    /// [`Object::for_one`] when it began.
+    /// [`Object::for_one`] and [`Object::turns`] when it began.
     before: Shares,
+    turns: u64,
 }
 
 /// What a thread has when its wait is over.
@@ -264,6 +271,8 @@ pub struct Waits {
     waiting: HashMap<u32, Now>,
     /// By thread: the last arrival at its barrier.
     leaving: HashMap<u32, Leaving>,
+    /// Wake-ups in vain, since somebody took them: the thread, and when it waited again.
+    pub vain: Vec<(u32, u64)>,
     /// The event at hand ends waits at a barrier that has tasks.
     has_tasks: bool,
     /// By thread: when it came to its condition variable and when it was back, for the last time.
@@ -292,7 +301,7 @@ impl Waits {
         let is_end = matches!(event.kind, Kind::Left | Kind::Join);
         self.has_tasks = is_end && event.class != Class::Barrier && event.number != 0;
         let before = Shares::default();
-        let mut now = Now { key, since_ns: now_ns, site, process: event.process, before };
+        let mut now = Now { key, since_ns: now_ns, site, process: event.process, before, turns: 0 };
         if event.shared {
             self.objects.entry(key).or_default().shared = true;
         }
@@ -305,7 +314,7 @@ impl Waits {
                 let is_sure = event.class != Class::Rwlock || history.knows(event.number);
                 object.first_waiter_sees(if is_sure { event.number } else { 0 });
                 object.waiters += 1;
-                now.before = object.for_one;
+                (now.before, now.turns) = (object.for_one, object.turns);
                 self.waiting.insert(thread, now);
             }
             Kind::Got => self.end(thread, now_ns, has(event), history),
@@ -367,6 +376,7 @@ impl Waits {
             site: now.site,
             from_ns: now.since_ns,
             to_ns: now_ns,
+            turns: 0,
             shares: Shares::default(),
             whom: [(0, 0); WHOM],
         };
@@ -393,6 +403,7 @@ impl Waits {
             }
             _ => {
                 object.settle(now_ns, history, now.key, &mut self.pieces);
+                wait.turns = object.turns - now.turns;
                 object.taken(thread, has, history, now.key, &mut self.pieces);
                 wait.shares = object.for_one.since(&now.before);
                 object.name_holders(&mut wait);
@@ -408,6 +419,9 @@ impl Waits {
         wait.shares.holder.unknown_ns += length_ns.saturating_sub(known_ns);
         if now.key.class.is_barrier() {
             self.over.push((thread, now.key.class, wait.shares));
+        }
+        if now.key.class.is_lock() && object.longest.is_none_or(|one| one.to_ns - one.from_ns < length_ns) {
+            object.longest = Some(wait);
         }
         if let Some(longest) = &mut self.longest {
             longest.push(length_ns, wait);
@@ -428,6 +442,7 @@ impl Waits {
             let since = history.split(thread, back_ns, now_ns);
             if since.running_ns + since.unknown_ns < VAIN_NS {
                 object.vain += 1;
+                self.vain.push((thread, now_ns));
                 object.vain_ns += history.split(thread, came_ns, now_ns).running_ns;
             }
         }
@@ -490,6 +505,12 @@ impl Waits {
     /// The threads that wait.
     pub fn waiting(&self) -> impl Iterator<Item = (u32, Now)> {
         self.waiting.iter().map(|(thread, now)| (*thread, *now))
+    }
+
+    /// Does somebody in that process wait at a lock or a barrier?
+    pub fn is_waited(&self, process: u32) -> bool {
+        let counts = |class: Class| class.is_lock() || class.is_barrier();
+        self.waiting.values().any(|now| now.process == process && counts(now.key.class))
     }
 
     /// For whom a thread waits at that.
@@ -683,6 +704,7 @@ impl Object {
         if has == Has::Nothing {
             return;
         }
+        self.turns += 1;
         let left = std::mem::take(&mut self.is_left);
         // Another reader may come while those before are still inside.
         if has == Has::Alone || left {

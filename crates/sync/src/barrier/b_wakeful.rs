@@ -193,10 +193,13 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
         self.episodes.lacks_one()
     }
 
-    /// Waits as parties do, but until `done`, and asleep as `sleep` does, which returns when it is done.
+    /// Waits as parties do, but until `done`, and asleep as `sleep` does, which returns when it is done. The
+    /// caller is a party that has not come. With others missing than the other processors can run, it does
+    /// not spin first.
     #[inline]
     pub fn await_as_party(&self, done: impl Fn() -> bool, sleep: impl Fn()) {
-        self.mood.wait(&self.episodes, 0, &done, &sleep);
+        let others = self.episodes.missing().max(1) as u32 - 1;
+        self.mood.wait(&self.episodes, others, &done, &sleep);
     }
 
     /// Those who wait look at what calls them, if the caller has changed that before; of those who sleep, so

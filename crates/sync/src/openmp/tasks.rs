@@ -42,10 +42,11 @@
 //! tasks for more and no call under way.
 //!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
-//! the thief delays the maker by more than it takes over. So one stolen task in [`BATCH`] is timed. After a
-//! small one the thief rests, and the run counts as one in vain. After runs in vain nobody is called to a
-//! member's tasks until `quiet_until`: their maker runs them itself when it waits. Tasks from outside are
-//! called for all the same, and so are those that a thread may not run that falls asleep (I5).
+//! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then
+//! one in [`BATCH`]. After a small one the thief rests, and the run counts as one in vain. After runs in
+//! vain nobody is called to a member's tasks until `quiet_until`: their maker runs them itself when it
+//! waits. Tasks from outside are called for all the same, and so are those that a thread may not run that
+//! falls asleep (I5).
 //!
 //! # Memory order
 //!
@@ -115,8 +116,8 @@ pub trait Crew<P: Wide> {
     fn bells(&self) -> [&Event<P>; 2];
 }
 
-/// Of so many stolen tasks one is timed. Two looks at the clock cost less than a line's way, of which a task
-/// then pays a sixteenth.
+/// Of so many stolen tasks of a run one is timed, the first to begin with: a run of one would teach nothing.
+/// Two looks at the clock cost less than a line's way, of which a task then pays a sixteenth.
 const BATCH: u32 = 16;
 /// Lines' ways for which a thief rests after a small task: eight times what a batch of them takes. The maker
 /// is let alone for eight ninths of the time.
@@ -134,7 +135,7 @@ impl Grain {
     /// what the maker writes.
     fn steal<P: Platform>(&mut self, run: impl FnOnce(), over: impl Fn() -> bool) {
         self.stolen += 1;
-        if !self.stolen.is_multiple_of(BATCH) {
+        if self.stolen % BATCH != 1 {
             return run();
         }
         let (line, before) = (P::costs().line, P::now_ns());

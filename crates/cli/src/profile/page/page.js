@@ -22,16 +22,15 @@ const partsOf = (kind) => isBarrier(kind) ? D.barrier_parts : D.parts;
 // Where nobody tells apart who had the processor, its colour is that of both.
 const whyBy = (parts) => ["run", "lost", "blocked", "free", "unknown"].map((colour, at) => [colour, parts[at]]);
 const QUOTA = D.throttled.length ? ", or the quota" : "";
+const STOPPED = ["quota", "ready, and the quota has stopped the program"], VAIN = ["vain", "woken in vain"];
 // And where somebody does: the time for a thread without a processor in two.
 const whyParts = (names, [ran, lost, blocked, free, unknown], behind) => [[["run", names[0]], ran],
   [["ready", `${names[1]}: another program${QUOTA}`], Math.max(0, lost - behind)],
   [["behind", `${names[1]}: another thread of it${QUOTA}`], Math.min(lost, behind)],
   [["blocked", names[2]], blocked], [["free", names[3]], free], [["unknown", names[4]], unknown]];
-// Why somebody was ready: the looks at a quota are 50 ms apart, and tell no more. So no stop is drawn.
+// Why somebody was ready.
 const isThrottled = (since, length) => D.throttled.some(([start, end]) => start < since + length && since < end);
 if (D.throttled.length) {
-  DOES[1][1] += ", or the quota stopped the program";
-  DOES[2][1] = "ready, another thread took the processor, or the quota stopped the program";
   for (const words of [HOLDS, COMES, HOLDS_OR_COMES]) for (const at of [1, 2]) words[at][1] += ", or the quota";
 }
 
@@ -55,7 +54,7 @@ const label = (place) => place.line ? `${place.name} ${place.line}` : `${place.n
 let colours = {};
 function readColours() {
   for (const name of ["back", "panel", "text", "weak", "line", "lane", "accent", "run", "ready", "behind",
-    "blocked", "lock", "barrier", "work", "awaited", "free", "unknown", "onlock", "onawaited"])
+    "blocked", "lock", "barrier", "work", "awaited", "free", "unknown", "onlock", "onawaited", "quota", "vain"])
     colours[name] = colour(name);
 }
 
@@ -68,9 +67,10 @@ function rich(words, into) {
 document.title = D.program + " - wakeful profile";
 $("program").textContent = D.program;
 $("head").textContent = D.head;
-for (const part of ["words", "then", "advice", "gained"])
-  if (D[part]) rich(part === "words" ? D.words[0].toUpperCase() + D.words.slice(1) : D[part], $(part));
-  else $(part).hidden = true;
+for (const [part, id] of [["words", "words"], ["then", "then"], ["longest", "long"], ["advice", "advice"],
+  ["gained", "gained"], ["dear", "dear"]])
+  if (D[part]) rich(part === "words" ? D.words[0].toUpperCase() + D.words.slice(1) : D[part], $(id));
+  else $(id).hidden = true;
 
 function bar(parts, into) {
   const all = parts.reduce((sum, [, part]) => sum + part, 0);
@@ -116,6 +116,7 @@ const decode = (text, kinds) => {
 };
 for (const lane of D.lanes) {
   lane.columns = decode(lane.columns, DOES.length);
+  lane.vain = decode(lane.vain, 1).all;
   lane.waits = [];
   lane.stretches = [];
   lane.label = (lane.name || "thread") + " " + lane.thread;
@@ -263,6 +264,11 @@ function drawAxis(on) {
   on.moveTo(0, AXIS - 0.5);
   on.lineTo(width, AXIS - 0.5);
   on.stroke();
+  on.fillStyle = colours.quota;
+  for (const [start, stop] of D.throttled) if (stop > from && start < to) {
+    const x = Math.max(GUTTER, X(start));
+    on.fillRect(x, AXIS - 4, Math.max(1, Math.min(width, X(stop)) - x), 4);
+  }
 }
 // Stacked columns, from the bottom up.
 function columns(on, { all, kinds, length }, bottom, room, kindsOf) {
@@ -303,7 +309,10 @@ function drawLane(on, row, y) {
     on.fillRect(x, top, right - x, room);
     return right - x;
   };
-  for (const [does, since, length] of lane.stretches) part(DOES[does][0], since, length);
+  for (const [does, since, length] of lane.stretches) {
+    part(DOES[does][0], since, length);
+    if (isReady(does)) for (const [start, stop] of stops(since, length)) part("quota", start, stop - start);
+  }
   for (const [does, since, length] of lane.stretches) if (does === 3)
     for (const [from, room, seen] of lane.awaited) {
       const low = Math.max(since, from), high = Math.min(since + length, from + room);
@@ -324,8 +333,31 @@ function drawLane(on, row, y) {
       on.fillText(fitEnd(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
     }
   }
+  drawVain(on, lane, top, room);
   on.fillStyle = colours.text;
   on.fillText(fit(lane.label, GUTTER - 20), 10, top + room / 2 + 0.5);
+}
+// A thread is woken for a moment: so a mark at the lane's lower edge, at least two points wide.
+function drawVain(on, lane, top, room) {
+  const first = Math.max(0, Math.floor(from / D.column_ns));
+  on.fillStyle = colours.vain;
+  for (let at = first; at < lane.vain.length && at * D.column_ns < to; at++) if (lane.vain[at]) {
+    const x = Math.max(GUTTER, X(at * D.column_ns)), right = X((at + 1) * D.column_ns);
+    on.fillRect(x, top + room * 0.55, Math.max(2, right - x), room * 0.45);
+  }
+}
+const isReady = (does) => does === 1 || does === 2;
+// When the quota had stopped the program in that time.
+function stops(since, length) {
+  let low = 0, high = D.throttled.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (D.throttled[middle][1] <= since) low = middle + 1; else high = middle;
+  }
+  const all = [];
+  for (; low < D.throttled.length && D.throttled[low][0] < since + length; low++)
+    all.push([Math.max(since, D.throttled[low][0]), Math.min(since + length, D.throttled[low][1])]);
+  return all;
 }
 function placeColour(place) {
   if (!place) return "lock";
@@ -447,7 +479,10 @@ function doesAt(index, at) {
   return exact ? ", which " + (exact[0] === 0 ? "runs" : "is " + state(exact)) : "";
 }
 function state([does, since, length, by]) {
-  if (does === 1 && isThrottled(since, length)) return "ready, kept from running by the quota or another program";
+  if (isReady(does) && isThrottled(since, length)) {
+    const all = stops(since, length).reduce((sum, [start, stop]) => sum + stop - start, 0);
+    return `ready (the quota had stopped the program for ${time(all)} of that)`;
+  }
   return by === undefined ? DOES[does][1] : `ready, ${D.lanes[by].label} has the processor`;
 }
 function sayColumn(row, x, into) {
@@ -468,6 +503,7 @@ function sayColumn(row, x, into) {
     make("div", `${state(exact)} for ${time(exact[2])}`, into);
     return;
   }
+  sayVain(lane, column, into);
   make("div", `at ${time(T(x))}, within ${time(D.column_ns)}:`, into);
   for (let kind = 0; kind < DOES.length; kind++) {
     const part = lane.columns.all[column * DOES.length + kind];
@@ -475,6 +511,11 @@ function sayColumn(row, x, into) {
   }
   const place = D.places[parseInt(lane.places.slice(column * 2, column * 2 + 2), 16)];
   if (place) make("div", `mostly at the ${place.kind} in ${place.label}`, into);
+}
+function sayVain(lane, column, into) {
+  const times = lane.vain[column] || 0;
+  if (times) make("div", `woken in vain ${times === 63 ? "63 times or more" : times === 1 ? "once" : times + " times"} ` +
+    `within ${time(D.column_ns)}: it waited again at once`, into);
 }
 function tip(event, say) {
   const box = $("tip");
@@ -503,7 +544,11 @@ canvas.addEventListener("pointermove", (event) => {
   else {
     const wait = row.lane === undefined ? null : waitAt(row, x);
     if (wait) over = { wait, at: Math.max(wait.from, Math.min(wait.from + wait.length - 1, T(x))) };
-    tip(event, (box) => wait ? sayWait(wait, over.at, box) : sayColumn(row, x, box));
+    tip(event, (box) => {
+      if (!wait) return sayColumn(row, x, box);
+      sayWait(wait, over.at, box);
+      sayVain(D.lanes[row.lane], Math.floor(T(x) / D.column_ns), box);
+    });
   }
   if (over || was) drawOver();
 });
@@ -565,7 +610,8 @@ const occurs = (tracks, kind) => tracks.some(({ columns }) => {
 });
 const AWAITED = ["awaited", "blocked, and others wait for it"];
 keys([...DOES.map((one, kind) => [one, occurs(D.lanes, kind) ? 1 : 0]),
-  [AWAITED, D.lanes.some((lane) => lane.awaited.length) ? 1 : 0],
+  [AWAITED, D.lanes.some((lane) => lane.awaited.length) ? 1 : 0], [STOPPED, D.throttled.length ? 1 : 0],
+  [VAIN, D.lanes.some((lane) => lane.vain.some((times) => times)) ? 1 : 0],
   ...holds.slice(4).map((one, at) => [one, occurs(shown, at + 4) ? 1 : 0])], 0, $("legend"));
 function show(wait) {
   const room = wait.length * 0.6;
@@ -600,6 +646,12 @@ function more(row) {
     const all_looks = row.blocked_in.reduce((sum, one) => sum + one.looks, 0), first = row.blocked_in[0];
     all.push(`who was blocked was seen in ${called(first.call)} in ${label(first.place)} (${first.looks} of ` +
       `${all_looks} looks)`);
+  }
+  if (row.kind !== "condition" && row.worked_in.length && row.holder_running_ns * 10 >= row.waited_ns) {
+    const looks = row.worked_in.reduce((sum, one) => sum + one.looks, 0);
+    all.push(`who ${isBarrier(row.kind) ? "came last" : "had it"} was seen at work in ` + row.worked_in.slice(0, 3)
+      .map((one) => `${label(one.place)}${one.callers.length ? " (called by " + one.callers.join(", ") + ")" : ""} in ` +
+        `${one.looks} of ${looks} looks`).join(", "));
   }
   if (row.callers.length) all.push("called by " + row.callers.slice(0, 4).map((one) => one.name).join(", "));
   if (row.rounds && row.last.length) {
@@ -659,7 +711,7 @@ for (const row of locks.slice(0, 6)) {
   if (words) make("p", words, card);
   if (row.lengths.length) histogram(row.lengths, card);
 }
-if (!locks.length) make("p", "Nothing was waited at.", $("rows"));
+$("waited").hidden = !locks.length;
 if (locks.length > 6) {
   make("h2", "The other places", $("rest"));
   table(["Waited at", "times", "time", "longest", "no processor", "blocked", "ran", "nobody", "unknown"],
@@ -692,16 +744,25 @@ if (conditions.length) {
       time(row.waited_ns), count(row.timeouts), count(row.vain), time(row.vain_run_ns)]), $("conditions"));
 }
 {
-  const some = waits.filter((wait) => !(D.places[wait.place] || {}).isWork).slice(0, 25);
-  if (some.length) {
-    table(["Thread", "at", "from", "length", "greatest part", "for"], some.map((wait) => {
-      const place = D.places[wait.place], why = wait.parts.indexOf(Math.max(...wait.parts));
-      return [D.lanes[wait.lane].label, place ? `${place.kind}: ${place.label}` : "", time(wait.from),
-        time(wait.length), `${partsOf(place && place.kind)[why]} ${wait.parts[why]} %`,
-        wait.whom.length ? D.lanes[wait.whom[0][0]].label : ""];
-    }), $("longest"), (at) => show(some[at]));
-  } else make("p", "None.", $("longest"));
+  const groups = new Map();
+  for (const wait of waits) {
+    const place = D.places[wait.place], why = wait.parts.indexOf(Math.max(...wait.parts));
+    if (place && place.isWork) continue;
+    const name = `${wait.place} ${why}`, group = groups.get(name);
+    if (group) { group.count++; group.sum += wait.length; }
+    else groups.set(name, { first: wait, place, why, count: 1, sum: wait.length });
+  }
+  // The longest wait of each: the waits come so.
+  const some = [...groups.values()].slice(0, 12);
+  table(["Waited at", "mostly", "waits", "together", "longest", "of", "from", "for"], some.map((group) => {
+    const { first, place, why } = group;
+    return [place ? `${place.kind}: ${place.label}` : "elsewhere", partsOf(place && place.kind)[why],
+      count(group.count), time(group.sum), time(first.length), D.lanes[first.lane].label, time(first.from),
+      first.whom.length ? D.lanes[first.whom[0][0]].label : ""];
+  }), $("longest"), (at) => show(some[at].first));
+  $("longs").hidden = !some.length;
 }
+$("who").hidden = !D.threads.length;
 table(["Thread", "ran", "ready", "blocked", "waited", "lost its processor"], D.threads.map((one) => [
   `${one.name} ${one.thread}`, time(one.run_ns), time(one.ready_ns), time(one.blocked_ns), time(one.waited_ns),
   count(one.preemptions)]), $("threads"));
@@ -748,7 +809,9 @@ function flame() {
     return;
   }
   const put = (node, left, share, depth) => {
-    const one = make("div", node.name, box);
+    const one = make("div", undefined, box);
+    // Stripes are hard to read on.
+    if (node.colour === "lost") make("span", node.name, one); else one.textContent = node.name;
     one.style.cssText = `left:${left * 100}%;width:calc(${share * 100}% - 1px);top:${depth * 20}px;` +
       `background:${node.colour ? `var(--${node.colour})` : tint(node.name)}`;
     one.onclick = () => { top = node; flame(); };
@@ -786,10 +849,11 @@ function begin() { readColours(); size(); draw(); }
 $("theme").onclick = () => { document.documentElement.classList.toggle("dark"); begin(); };
 if (window.matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.classList.add("dark");
 window.addEventListener("resize", begin);
-if (!D.lanes.length) view.hidden = true;
+$("when").hidden = !D.lanes.length;
 begin();
 top = tree(false);
 if (!top.value) { $("work").checked = true; top = tree(true); }
+$("stacks").hidden = !top.value;
 flame();
 document.documentElement.dataset.ready = Math.round(performance.now());
 })();

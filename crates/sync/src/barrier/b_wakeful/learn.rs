@@ -28,7 +28,8 @@
 //! that makes more rounds.
 //!
 //! Beside foreign load short rounds may be faster awake: their waiters then run at the same time or not at
-//! all. Where others have all processors, that goes for longer rounds, too. A trial finds out. It lasts for
+//! all. Where others have all processors, that goes for longer rounds, too, with a processor for each; with
+//! more threads none gained there, and each yield is a slice lost. A trial finds out. It lasts for
 //! as long as it makes at least as many rounds as the threads made asleep. It begins where they slept, often
 //! on one processor: with a processor for each, a waiter whose yield another party takes moves away. With
 //! more threads than processors, some of those who wait soon sleep. Then a trial is no time to tell from what
@@ -315,6 +316,8 @@ impl<P: Platform> Learn<P> {
         let short_us = match fit {
             true if full() => FULL_SHORT_US.max(parties * LITTLE_US),
             true => SHORT_US.max(parties * LITTLE_US),
+            // On each processor a yield goes to another program for a slice.
+            false if full() => 0,
             false => parties * LITTLE_US,
         };
         if (shorter(short_us) || load.is_none()) && looks >= 1 << (2 * failures) {
@@ -326,7 +329,9 @@ impl<P: Platform> Learn<P> {
         self.enter(episodes, ASLEEP | (rate.max(made) * RATE) | kept, now);
         let home = match home {
             _ if fit || !shorter(parties * LITTLE_US) => 0,
-            0 => P::running_on().map_or(NEW, |here| NEW | (here + 1)),
+            // Not by a lucky sample: it would begin one again and again.
+            0 if shorter(parties * LITTLE_US / 2) => P::running_on().map_or(NEW, |here| NEW | (here + 1)),
+            0 => 0,
             home if home & NEW != 0 && made < rate => NEW,
             home => home & !NEW,
         };
