@@ -47,7 +47,7 @@
 //!   thread whose STATE is PROMOTED. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
 //! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). If a free word has KICK,
-//!   R2 is about to wake one, or has.
+//!   R2 is about to wake one, or has; or it was, in the process that forked this one.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or R2 woke it or F3's.
 //!
 //! # Protocol
