@@ -592,6 +592,9 @@ macro_rules! forward_int {
                 wrote(self, was & value);
                 was
             }
+            fn retain(&self, mask: $value, order: Ordering) -> bool {
+                (self.fetch_and(mask, order) & mask).leading_zeros() == 0
+            }
         }
     };
 }

@@ -52,6 +52,10 @@ pub trait Twist: Copy + Default + Send + Sync + 'static {
     fn stored(_old: u32, new: u32) -> u32 {
         new
     }
+    /// What `retain` returns instead of this.
+    fn retained(top: bool) -> bool {
+        top
+    }
     /// So many are woken where this many should be.
     fn wakes(count: u32) -> u32 {
         count
@@ -408,6 +412,9 @@ impl<T: Copy, A: AtomicInt<T>, W: Twist> AtomicInt<T> for Bent<A, W> {
     }
     fn fetch_and(&self, value: T, order: Ordering) -> T {
         self.0.fetch_and(value, W::order(order))
+    }
+    fn retain(&self, mask: T, order: Ordering) -> bool {
+        W::retained(self.0.retain(mask, W::order(order)))
     }
 }
 

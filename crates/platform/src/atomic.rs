@@ -23,6 +23,8 @@ pub trait AtomicInt<T: Copy>: Atomic<T> {
     fn fetch_sub(&self, value: T, order: Ordering) -> T;
     fn fetch_or(&self, value: T, order: Ordering) -> T;
     fn fetch_and(&self, value: T, order: Ordering) -> T;
+    /// `fetch_and` that only tells whether the highest bit is set afterwards.
+    fn retain(&self, mask: T, order: Ordering) -> bool;
 }
 
 /// Implements [`Atomic`] and [`AtomicInt`] by forwarding to inherent methods of the same names; for the
@@ -88,6 +90,11 @@ macro_rules! forward_atomic {
             fn fetch_and(&self, value: $t, order: $crate::Ordering) -> $t {
                 <$atomic>::fetch_and(self, value, order)
             }
+            #[inline(always)]
+            fn retain(&self, mask: $t, order: $crate::Ordering) -> bool {
+                let mask = $crate::unknown(mask as u64) as $t;
+                (<$atomic>::fetch_and(self, mask, order) & mask).leading_zeros() == 0
+            }
         }
     };
     (ptr $atomic:ty, $t:ident) => {
@@ -95,6 +102,19 @@ macro_rules! forward_atomic {
             $crate::forward_atomic!(@common $atomic, *mut $t);
         }
     };
+}
+
+/// The same value, of which the compiler knows nothing. Knowing the highest bit of a mask, it makes a loop of
+/// compare-and-swaps of what is one instruction, whose flags tell that bit.
+#[doc(hidden)]
+#[inline(always)]
+pub fn unknown(mut mask: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: does nothing.
+    unsafe {
+        core::arch::asm!("/* {} */", inout(reg) mask, options(pure, nomem, nostack, preserves_flags));
+    }
+    mask
 }
 
 forward_atomic!(int AtomicU32, u32);

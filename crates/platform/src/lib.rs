@@ -15,6 +15,8 @@ mod costs;
 pub mod ke1;
 
 pub use abi::{Priority, RunState, Wish};
+#[doc(hidden)]
+pub use atomic::unknown;
 pub use atomic::{Atomic, AtomicInt};
 use core::ptr::NonNull;
 pub use core::sync::atomic::Ordering;
@@ -33,7 +35,7 @@ impl ThreadId {
 }
 
 /// Where a [`Platform::stamp`] holds the thread's id.
-pub const STAMP_SHIFT: u32 = 8;
+pub const STAMP_SHIFT: u32 = 7;
 /// The bits of a [`Platform::stamp`] that hold the thread's id.
 pub const STAMP_ID: u32 = (ThreadId::LIMIT - 1) << STAMP_SHIFT;
 

@@ -152,6 +152,7 @@ static inline int take_wakeful(pthread_mutex_t *mutex)
 	return 1;
 }
 
+// R1 of a word that is as the stamp says. Of any other the interposer does it.
 static inline int release_wakeful(pthread_mutex_t *mutex)
 {
 	uint32_t stamp = OWN_WORD(uint32_t, stamp), taken = stamp | 1;

@@ -173,6 +173,10 @@ macro_rules! integer {
             fn fetch_and(&self, value: $value, _: Ordering) -> $value {
                 self.update(|before| Some(before & value))
             }
+            #[inline(always)]
+            fn retain(&self, mask: $value, _: Ordering) -> bool {
+                (self.update(|before| Some(before & mask)) & mask).leading_zeros() == 0
+            }
         }
     };
 }

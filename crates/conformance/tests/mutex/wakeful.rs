@@ -91,6 +91,25 @@ mod awake {
         });
     }
 
+    /// R1 that does not see KICK.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Overlooks;
+
+    impl conformance::twist::Twist for Overlooks {
+        fn retained(_: bool) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn overlooked() {
+        type R = Twisted<Shuttle, Overlooks>;
+        let settings = Settings { hints: Hints::Mixed, ..Settings::default() };
+        conformance::shuttle::finds(settings, "R1 that does not see KICK", || {
+            bodies::exclusion::<R, Wakeful<R>>(5, 4);
+        });
+    }
+
     /// Who is passed over, or promoted, and not told of it is missed.
     #[test]
     fn told() {
@@ -571,12 +590,12 @@ fn copied<P: Platform>(word: u32) -> Wakeful<P> {
 /// Bits of the word, see the state table of `wakeful`.
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
-const KICK: u32 = 1 << 2;
+const KICK: u32 = 1 << 31;
 const HANDOFF: u32 = 1 << 3;
-const RELAY: u32 = 1 << 7;
+const RELAY: u32 = 1 << 2;
 const GENERATION_2: u32 = 2 << 4;
 /// Thread 5 of the parent, which is not here, slept on it last.
-const NEWEST_5: u32 = 5 << 20;
+const NEWEST_5: u32 = 5 << 19;
 
 const COPIES: [u32; 6] = [
     STANDBY | GENERATION_2,

@@ -23,18 +23,21 @@
 //! |---|---|---|
 //! | 0 | LOCKED | a thread holds the lock |
 //! | 1 | STANDBY | a thread has the standby role, or it is on its way to one (I3) |
-//! | 2 | KICK | the standby sleeps on this word, or others by F1; a release wakes one. Stays beside HANDOFF |
+//! | 2 | RELAY | a thread stepped aside, set this, and will promote the next standby |
 //! | 3 | HANDOFF | the standby demands the lock: others should leave it |
 //! | 4-6 | GENERATION | [`Platform::generation`] of the process that set STANDBY |
-//! | 7 | RELAY | a thread stepped aside, set this, and will promote the next standby |
-//! | 8-19 | OWNER | the holder's thread id, 0 if it has none. HINT |
-//! | 20-31 | NEWEST | thread id of the last in line, 0 if the line is empty |
+//! | 7-18 | OWNER | the holder's thread id, 0 if it has none. HINT |
+//! | 19-30 | NEWEST | thread id of the last in line, 0 if the line is empty |
+//! | 31 | KICK | the standby sleeps on this word, or others by F1; a release wakes one |
 //!
-//! The fast path is one compare-and-swap to lock and one to unlock: `f -> f|L -> f`, where `L` is LOCKED and
-//! OWNER. `f` is a guess at the free word: the value that the thread last found free (A2), of any lock; at
-//! first 0. The thread's *stamp* ([`Platform::stamp`]) keeps `f`, without HANDOFF, and its id. If the guess
-//! is wrong, A2 follows. So a lock with sleepers costs no more. A stamp with HANDOFF equals no word that
-//! occurs: it marks a thread that publishes ([`published`]).
+//! The fast path is a compare-and-swap to lock and an `and` to unlock: `f -> f|L -> f`, where `L` is LOCKED
+//! and OWNER. `f` is a guess at the free word: the value that the thread last found free (A2), of any lock;
+//! at first 0. The thread's *stamp* ([`Platform::stamp`]) keeps `f`, without HANDOFF and KICK, and its id. If
+//! the guess is wrong, A2 follows. So a lock with sleepers costs no more. A stamp with HANDOFF equals no
+//! word that occurs: it marks a thread that publishes ([`published`]).
+//!
+//! The release does not look at the word before, and may not after: the lock may be gone. So it takes one
+//! move of the line. KICK is the highest bit, which the processor tells of an `and`.
 //!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
@@ -43,8 +46,8 @@
 //!   leaves the role to: until its Q3 the relay if RELAY was set, else the thread of that step; then the
 //!   thread whose STATE is PROMOTED. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
-//! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). A free word with KICK has
-//!   HANDOFF.
+//! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). If a free word has KICK,
+//!   R2 is about to wake one, or has; or it was, in the process that forked this one.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or R2 woke it or F3's.
 //!
 //! # Protocol
@@ -52,9 +55,10 @@
 //! |---|---|---|
 //! | A1 | anybody | compare-and-swap the stamp's free value to held |
 //! | A2 | anybody | the same with any free value; if that has HANDOFF, by `try_lock` or as W7 says |
+//! | | | without HANDOFF, it clears KICK |
 //! | A3 | standby | free to held; clears KICK, HANDOFF, RELAY; then Q3, unless RELAY was set (Q4) |
 //! | | | if nobody is in line, it clears all but LOCKED and OWNER, and that is all |
-//! | R1 | holder | clears LOCKED, OWNER and, without HANDOFF, KICK |
+//! | R1 | holder | clears LOCKED and OWNER, whatever the word is |
 //! | R2 | holder | wakes one who sleeps on the word, if KICK was set |
 //! | R3 | anybody | about to wait elsewhere: ends the standby's nap at a free lock ([`RawMutex::leaving`]) |
 //! | N1 | all, in `-np` | asks not to be preempted ([`wait::shield`]), from before A1, A2 or A3 until R1 |
@@ -91,21 +95,23 @@ mod waiter;
 pub use published::publishes_from_now;
 
 use core::marker::PhantomData;
-use platform::{Atomic, Deadline, Ordering::*, Platform, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId};
+use platform::{
+    Atomic, AtomicInt, Deadline, Ordering::*, Platform, STAMP_ID, STAMP_SHIFT, StaticPlatform, ThreadId,
+};
 
 use super::{RawMutex, RawMutexTimed};
 use crate::wait::{self, Preemptable, Preemption, publish};
 
 const LOCKED: u32 = 1;
 const STANDBY: u32 = 1 << 1;
-const KICK: u32 = 1 << 2;
+const RELAY: u32 = 1 << 2;
 const HANDOFF: u32 = 1 << 3;
 const GENERATION_SHIFT: u32 = 4;
 const GENERATION: u32 = 7 << GENERATION_SHIFT;
-const RELAY: u32 = 1 << 7;
 const OWNER: u32 = STAMP_ID;
-const NEWEST_SHIFT: u32 = 20;
+const NEWEST_SHIFT: u32 = 19;
 const NEWEST: u32 = 0xfff << NEWEST_SHIFT;
+const KICK: u32 = 1 << 31;
 
 /// The default mutex: see the head of this file. With `N` its holder wishes not to be preempted.
 #[repr(transparent)]
@@ -121,7 +127,7 @@ fn owner(word: u32) -> ThreadId {
 
 #[inline(always)]
 fn newest(word: u32) -> ThreadId {
-    ThreadId(word >> NEWEST_SHIFT)
+    ThreadId((word & NEWEST) >> NEWEST_SHIFT)
 }
 
 impl<P: StaticPlatform, N> Wakeful<P, N> {
@@ -155,13 +161,20 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         locked
     }
 
+    /// A2: the word afterwards. Whoever is woken by the last release sets KICK again. But a standby that
+    /// demanded finds it still, and so do those who leave it the lock: it is on its way (W7).
+    fn taken(word: u32) -> u32 {
+        let over = if word & HANDOFF == 0 { KICK } else { 0 };
+        word & !over | LOCKED | P::stamp() & OWNER
+    }
+
     /// A2, of an arrival that has not met anybody.
     fn take_free(&self, word: u32) -> bool {
         // ORDER: Acquire, pairs with R1.
         let free = word & (LOCKED | HANDOFF) == 0
-            && self.word.compare_exchange(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed).is_ok();
+            && self.word.compare_exchange(word, Self::taken(word), Acquire, Relaxed).is_ok();
         if free && !published::publishes::<P>() {
-            P::set_stamp(word);
+            P::set_stamp(word & !KICK);
         }
         free
     }
@@ -215,10 +228,13 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
 
     #[inline]
     unsafe fn unlock(&self, _: &()) {
+        let publishes = N::PUBLISHES && published::publishes::<P>();
         // R1. ORDER: Release, pairs with A1, A2 and A3.
-        let stamp = P::stamp();
-        if let Err(word) = self.word.compare_exchange(stamp | LOCKED, stamp & !OWNER, Release, Relaxed) {
-            return self.unlock_slow(word);
+        if self.word.retain(!(LOCKED | OWNER), Release) {
+            return self.unlock_slow(true);
+        }
+        if publishes {
+            return self.unlock_slow(false);
         }
         wait::outside::<N, P>();
     }
@@ -260,8 +276,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let mut locked = false;
         // A2, HANDOFF or not: somebody who tries will not wait. ORDER: Acquire, pairs with R1.
         while word & LOCKED == 0 && !locked {
-            match self.word.compare_exchange_weak(word, word | LOCKED | P::stamp() & OWNER, Acquire, Relaxed)
-            {
+            match self.word.compare_exchange_weak(word, Self::taken(word), Acquire, Relaxed) {
                 Ok(_) => locked = true,
                 Err(now) => word = now,
             }
@@ -279,23 +294,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     #[cold]
     #[inline(never)]
-    fn unlock_slow(&self, mut word: u32) {
-        loop {
-            // A standby that demanded the lock finds KICK still set, and so do those who leave it the lock:
-            // it is on its way (W7).
-            let kick = if word & HANDOFF == 0 { KICK } else { 0 };
-            // R1. ORDER: Release, pairs with A1, A2 and A3.
-            match self.word.compare_exchange_weak(word, word & !(LOCKED | OWNER | kick), Release, Relaxed) {
-                Ok(_) => break,
-                Err(now) => word = now,
-            }
-        }
+    fn unlock_slow(&self, kick: bool) {
         let publishes = N::PUBLISHES && published::publishes::<P>();
         let me = if publishes { published::left::<P>() } else { wait::withdraw::<N, P>() };
         if N::PUBLISHES && !publishes {
             publish::let_go::<P>(P::current());
         }
-        if word & KICK != 0 {
+        if kick {
             // R2. The word may be gone by now; only its address is used.
             P::wake(&self.word, 1);
         }

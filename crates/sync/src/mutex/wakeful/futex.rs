@@ -15,16 +15,13 @@
 //!
 //! - F1. An arrival beside a held lock without STANDBY sets KICK and sleeps on the word, if other programs
 //!   share few processors (`look::is_beside_others`), or KICK is set already.
-//! - F2. Whom R2 has woken takes the lock with KICK, or does F1 again: others may sleep, and R1 cleared KICK.
+//! - F2. Whom R2 has woken takes the lock with KICK, or does F1 again: others may sleep, and A2 clears KICK.
 //!   So while somebody sleeps by F1, KICK is set, R2 is about to wake one, or a woken thread is on its way.
 //! - F3. Whom R2 has woken wakes all sleepers if it finds STANDBY, or leaves at its deadline. Then they are
 //!   waiters as others. Who takes the role of a word with KICK wakes all, too, as a standby that leaves (G2).
 //!   So the role may be taken at any time: R2 wakes its standby, or a thread that does F3.
 //!
 //! A lock whose line is never empty keeps it. The mode ends when somebody takes the role between R1 and F2.
-//!
-//! A word with KICK and without STANDBY is held, by R1. So no stamp has that, and its release is R1's slow
-//! path.
 
 use platform::{Platform, Wait};
 

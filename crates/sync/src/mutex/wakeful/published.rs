@@ -3,8 +3,8 @@
 //! [`publish`].
 //!
 //! A thread that publishes has PUBLISHES in its stamp. That is HANDOFF without STANDBY, which no word ever
-//! has (I4). So the compare-and-swap of A1, and the first one of R1, fail, and the slow paths
-//! tell. The fast paths know nothing of it, and take not one instruction for it.
+//! has (I4). So the compare-and-swap of A1 fails, and the slow path tells. R1 succeeds on any word, so a
+//! release looks at the stamp for it.
 //!
 //! - P0. A thread begins to publish on its first slow path of `lock` while [`Platform::hands_off`] is true,
 //!   or when it is told to ([`publishes_from_now`]). It has an id from then on.

@@ -9,7 +9,8 @@
 //!   lock, so it never steps aside (W7). Those who may not join the line do (W2).
 //! - In line it looks at its STATE (AWAKE) `LINE_LOOKS` times before it sleeps.
 //! - As the standby it takes what it finds free, without W3. But if the thread that had the lock before has
-//!   just taken it again, the standby is choosy from then on, and may find the lock hot.
+//!   just taken it again, the standby is choosy, and may find the lock hot. It shares again when another one
+//!   takes it, or when a thread joined the line in the moment of its own attempt.
 //! - It stays awake until `turn` after its demand, whatever the holder does, unless the lock is hot.
 //! - Until its demand, and again before Q3, it looks whether the oldest in line, whom it promotes, is
 //!   preempted, and passes it then (P1). Not between: a relay may look for the thread that the demand named

@@ -51,7 +51,7 @@
 //!   holder is preempted. If that did not help, it goes on with W1 or W5. A waiter of W8 in line does so
 //!   whenever a thread that matters more is preempted. Before a waiter sleeps on the word, it publishes in
 //!   the holder's place that the holder is one (S7 of [`publish`]). The holder takes that back: the word has
-//!   KICK, as no stamp has, so its release goes the slow path.
+//!   KICK, so its release goes the slow path.
 //! - G1. At its deadline an arrival just leaves.
 //! - G2. At its deadline, or by N1, a relay promotes (Q3) if HANDOFF is gone, and else clears RELAY. A
 //!   standby with nobody in line clears all but LOCKED and OWNER. With others in line it clears HANDOFF,
@@ -401,8 +401,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             if !waiter.awake {
                 wait::unshield::<N, P>(waiter.me);
             } else if waiter.stance != Stance::Hot {
-                // W8.
-                let lost = waiter.rival.is_none_or(|rival| rival != owner(now));
+                // W8. If it is free yet, somebody has only joined the line.
+                let lost = now & LOCKED == 0 || waiter.rival.is_none_or(|rival| rival != owner(now));
                 waiter.stance = if lost { Stance::Sharing } else { Stance::Choosy };
             }
             return false;
