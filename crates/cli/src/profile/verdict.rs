@@ -575,7 +575,7 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
             None => format!("Move what blocks out of the section: {watch} shows where it does."),
         },
         "running" => format!(
-            "Make the section shorter, or split the lock. Another lock does not help. {}",
+            "Make the section shorter, or split the lock. Another lock does not help.{}",
             room(summary)
         ),
         "last-blocked" if cause.is_fault => format!(
@@ -587,11 +587,11 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
         }
         "last-blocked" => format!("{watch} shows where it blocks: a file, a page fault, another lock."),
         "last-running" if cause.is_openmp => format!(
-            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help. {}",
+            "Divide the work more evenly, as by schedule(dynamic). Another runtime does not help.{}",
             room(summary)
         ),
         "last-running" => {
-            format!("Divide the work more evenly. Another barrier does not help. {}", room(summary))
+            format!("Divide the work more evenly. Another barrier does not help.{}", room(summary))
         }
         _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
         "last-unknown" => format!("{watch} shows where the threads are that do not come."),
@@ -695,7 +695,10 @@ fn nothing(told: &Told) -> Said {
     let advice = if summary.foreign().is_some() {
         String::new()
     } else if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
-        "Its threads were ready for long without a processor: fewer threads would do.".into()
+        match summary.at_once() {
+            0 | 1 => "It was ready for long without a processor: another program had it.".into(),
+            _ => "Its threads were ready for long without a processor: fewer threads would do.".into(),
+        }
     } else if idle {
         format!("It was blocked most of the time: `wakeful watch -- {command}` shows in which calls.")
     } else {

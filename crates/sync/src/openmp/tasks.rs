@@ -45,8 +45,8 @@
 //! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then
 //! one in [`BATCH`]. After a small one the thief rests. If those after it were small, too, all in all, the
 //! run counts as one in vain. After runs in vain nobody is called to a member's tasks until `quiet_until`:
-//! their maker runs them itself when it waits. Tasks from outside are called for all the same, and so are those that a thread may not run that
-//! falls asleep (I5).
+//! their maker runs them itself when it waits. Tasks from outside are called for all the same, and so are
+//! those that a thread may not run that falls asleep (I5).
 //!
 //! # Memory order
 //!

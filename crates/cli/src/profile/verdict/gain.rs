@@ -116,10 +116,10 @@ impl Gain {
 pub(super) fn room(summary: &Summary) -> String {
     let all = summary.room(summary.processors_allowed.max(summary.processors));
     let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
-    if busy <= 0.0 {
+    if all < busy * LEAST_GAIN || busy <= 0.0 {
         return String::new();
     }
-    let gain = times((all / busy).clamp(1.0, MOST_GAIN));
+    let gain = times((all / busy).min(MOST_GAIN));
     let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
-    format!("At most {gain} is to be gained: the program kept {busy:.2} of {all} processors busy.")
+    format!(" At most {gain} is to be gained: the program kept {busy:.2} of {all} processors busy.")
 }
