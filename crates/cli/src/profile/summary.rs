@@ -77,8 +77,8 @@ pub struct Summary {
 
 /// BOUND: what the profiler takes of a processor is worth a sentence from this part on.
 const DEAR: f64 = 0.03;
-/// BOUND: in a shorter time its own beginning and end are most of it.
-const SHORT_NS: u64 = 50_000_000;
+/// BOUND: and from this time on. Of less, its own beginning and end are much, whatever the program does.
+const LITTLE_NS: u64 = 20_000_000;
 
 impl Summary {
     /// What the profiler took while the program ran, as a part of one processor.
@@ -89,7 +89,7 @@ impl Summary {
     /// What that means, if it is much.
     pub fn dear(&self) -> Option<String> {
         let share = self.profiler();
-        if share < DEAR || self.elapsed_ns < SHORT_NS {
+        if share < DEAR || self.profiler_ns < LITTLE_NS {
             return None;
         }
         Some(format!(

@@ -197,8 +197,9 @@ pub struct Profiling {
     taken_helped: u64,
     /// Programs that began, but for our own command.
     programs: u32,
-    /// When the program's last thread ended.
+    /// When the program's last thread ended; and when the program was still there.
     exited_ns: Option<u64>,
+    lived_ns: u64,
 }
 
 /// In the order of their times.
@@ -287,6 +288,7 @@ impl Profiling {
             taken_helped: 0,
             programs: 0,
             exited_ns: None,
+            lived_ns: 0,
         }
     }
 
@@ -328,6 +330,7 @@ impl Profiling {
                 Err(_) => std::thread::sleep(Duration::from_nanos(turn_ns)),
             }
             // Before the rest is taken: that of a program that has ended is all there.
+            let looked_ns = now_ns();
             let ended = self.program.ended();
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
             let before_ns = crate::recording::own_ns();
@@ -338,6 +341,7 @@ impl Profiling {
             if let Some(status) = ended {
                 break status;
             }
+            self.lived_ns = looked_ns;
             let since_ns = now_ns().saturating_sub(turn_ns);
             self.look(since_ns);
             self.look_at_blocked();
@@ -363,8 +367,9 @@ impl Profiling {
     }
 
     fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
-        // We may have seen it late.
-        let to_ns = self.exited_ns.unwrap_or_else(now_ns);
+        // We may have seen it late. Of a program that takes other rights by exec(2), the records end there,
+        // as if it ended.
+        let to_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= self.lived_ns).unwrap_or_else(now_ns);
         let own_ns = crate::recording::own_ns() - own;
         self.waits.finish(to_ns, &self.history);
         self.pieces();
