@@ -366,9 +366,9 @@ fn inherit() {
 /// What a program pays that never waits for anybody: few page faults more than for a library that does
 /// nothing, and no memory. The C library's functions are looked up when a thread is created.
 ///
-/// COST: 9 more here, and 4 in the release, which has fewer checks. How many pages the kernel maps at once
-/// depends on where the library lies and on how its file came into memory: another machine had 3 more. What
-/// the start calls outside its section costs about one each.
+/// COST: 9 or 10 more here, and 4 in the release, which has fewer checks. How many pages the kernel maps at
+/// once depends on where the library lies and on how its file came into memory: another machine has had more
+/// than this one. What the start calls outside its section costs about one each.
 #[test]
 fn a_start_is_cheap() {
     let program = compile("start.c");
