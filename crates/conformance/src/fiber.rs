@@ -19,11 +19,13 @@ use crate::shuttle::Shuttle;
 use crate::{Cell, Machine};
 
 mod abodes;
+mod bolting;
 mod guests;
 mod hearing;
 mod posting;
 mod steering;
 pub use abodes::*;
+pub use bolting::*;
 pub use guests::*;
 pub use hearing::*;
 pub use posting::*;

@@ -52,8 +52,9 @@ impl Fences for Linux {
     fn heavy() {
         // ORDER: SeqCst, pairs with `light`: the kernel's barrier runs on every processor that runs us.
         fence(SeqCst);
-        // The light side relies on it.
-        if EXPEDITED.load(Relaxed) && !membarrier(CMD_PRIVATE_EXPEDITED) {
+        // The light side relies on it. Such a child asks for it now.
+        let fences = || membarrier(CMD_PRIVATE_EXPEDITED);
+        if EXPEDITED.load(Relaxed) && !fences() && !(membarrier(CMD_REGISTER_PRIVATE_EXPEDITED) && fences()) {
             std::process::abort();
         }
     }

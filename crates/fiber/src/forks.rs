@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
+use crate::fences;
+
 /// A function that a forked child calls before `fork` returns there.
 pub struct Forget {
     handler: extern "C" fn(),
@@ -15,14 +17,16 @@ impl Forget {
         Self { handler, registered: AtomicBool::new(false) }
     }
 
-    /// Registers it. No `Once`: a child that was forked inside of that would wait for ever. The handler may
-    /// be registered twice.
+    /// Registers it, and has the kernel fence (`fences.rs`). No `Once`: a child that was forked inside of
+    /// that would wait for ever. The handler may be registered twice.
     #[inline]
     pub fn prepare(&self) {
-        if !self.registered.load(Relaxed) {
+        // ORDER: Acquire, Release: all who come after this agree on whether the kernel fences.
+        if !self.registered.load(Acquire) {
+            fences::prepare();
             // SAFETY: the function lives for ever.
             let failed = unsafe { libc::pthread_atfork(None, None, Some(self.handler)) };
-            self.registered.store(failed == 0, Relaxed);
+            self.registered.store(failed == 0, Release);
         }
     }
 }

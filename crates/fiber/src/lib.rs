@@ -3,6 +3,7 @@
 
 pub mod abode;
 pub mod bell;
+pub mod bolt;
 mod cancel;
 mod carrier;
 mod debuggers;

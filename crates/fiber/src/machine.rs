@@ -104,8 +104,8 @@ impl Platform for Fibers {
         0
     }
 
-    /// A condition variable holds signals back while as many woken fibers are on their way. One of those may
-    /// be pinned to a blocked carrier, and come late. So there is no bound.
+    /// Who bounds wake-ups by it would wait for fibers that are on their way. One of those may be pinned to a
+    /// blocked carrier, and come late. So there is no bound.
     fn processors() -> u32 {
         u32::MAX
     }

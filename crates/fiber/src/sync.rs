@@ -17,12 +17,12 @@ use std::time::Instant;
 use linux::Linux;
 use lock_api::{GuardNoSend, MutexGuard as Guard};
 use platform::{Clock, Deadline, Platform};
-use sync::condvar;
 use sync::mutex::{Native, RawMutex as _, RawMutexTimed as _};
 use sync::rwlock::{self, RawRwLock as _};
 use sync::semaphore::{self, RawSemaphore as _};
 
 use crate::machine::Fibers;
+use crate::table;
 
 fn after(timeout: Duration) -> Deadline {
     let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -131,13 +131,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 /// Many reading fibers or one that writes.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
-/// A condition variable for fibers: `sync::condvar::Wakeful`.
-pub struct Condvar(condvar::Wakeful<Fibers>);
-
-impl Default for Condvar {
-    fn default() -> Self {
-        Self::new()
-    }
+/// A condition variable for fibers: C1 to C5 of `table.rs`.
+#[derive(Default)]
+pub struct Condvar {
+    waiting: AtomicU32,
+    /// C programs were compiled with 8 bytes.
+    _spare: AtomicU32,
 }
 
 impl fmt::Debug for Condvar {
@@ -150,13 +149,13 @@ impl Condvar {
     /// Nobody waits for it.
     #[must_use]
     pub const fn new() -> Self {
-        Self(condvar::Wakeful::INIT)
+        Self { waiting: AtomicU32::new(0), _spare: AtomicU32::new(0) }
     }
 
     /// Releases the mutex, waits for a notification, acquires the mutex again.
+    #[inline]
     pub fn wait<R: lock_api::RawMutex, T: ?Sized>(&self, guard: &mut Guard<'_, R, T>) {
-        let waiter = self.0.enter();
-        Guard::unlocked(guard, || self.0.wait(waiter, None));
+        table::counted(&self.waiting, |counted| Guard::unlocked(guard, || counted.rest(None)));
     }
 
     /// As [`wait`](Self::wait), for no longer than this. False: the time was over.
@@ -165,11 +164,12 @@ impl Condvar {
         guard: &mut Guard<'_, R, T>,
         timeout: Duration,
     ) -> bool {
-        let waiter = self.0.enter();
-        Guard::unlocked(guard, || self.0.wait(waiter, Some(after(timeout))))
+        let deadline = Some(after(timeout));
+        table::counted(&self.waiting, |counted| Guard::unlocked(guard, || counted.rest(deadline)))
     }
 
     /// Waits as long as `condition` holds.
+    #[inline]
     pub fn wait_while<R: lock_api::RawMutex, T: ?Sized>(
         &self,
         guard: &mut Guard<'_, R, T>,
@@ -183,13 +183,13 @@ impl Condvar {
     /// Wakes one.
     #[inline]
     pub fn notify_one(&self) {
-        self.0.signal();
+        table::signal(&self.waiting);
     }
 
     /// Wakes all.
     #[inline]
     pub fn notify_all(&self) {
-        self.0.broadcast(u32::MAX);
+        table::broadcast(&self.waiting);
     }
 }
 

@@ -6,23 +6,37 @@
 //! own, as signal handlers may wake them (`posts.rs`).
 //!
 //! # State
-//! Buckets by address. Each has a lock and a list of places, oldest first. A place lies on its waiter's
-//! stack.
+//! Buckets by address. Each has a lock (`bolt.rs`) and a list of places, oldest first. A place lies on its
+//! waiter's stack. The word of a condition variable counts its waiters who are in the list, or more in a
+//! forked child. It is changed under the bucket's lock only.
 //!
 //! # Protocol
 //! - F1. Wait: take the lock; if the word is not as expected leave; join the list; drop the lock; park until
 //!   the place is woken. F2. On a deadline: take the lock; who is still in the list leaves it.
 //! - F3. Wake: take the lock; move the oldest with this address out; mark it woken; drop the lock; nudge.
 //!   Those whose carrier is not blocked come first: who gets a lock's wake-up must run to pass it on.
+//! - C1. Wait for a condition, with the user's mutex: take the lock; join the list; count; drop the lock. C2.
+//!   Release the mutex; park until the place is woken, F2. C3. Who leaves the list by F2 counts itself out.
+//! - C4. Signal: if somebody is counted, F3, and count it out. If nobody is in the list the count is 0. C5.
+//!   Broadcast: C4 as often as the count said at first, and the oldest first.
 //!
 //! # Memory order
 //! Who wakes changed the word before F3; who waits reads it under the lock. So it sees the change, or F3 sees
-//! it in the list. `woken` is stored with release and read with acquire.
+//! it in the list. `woken` is stored with release and read with acquire. Who has the mutex after C2 sees the
+//! count of C1. In C5 whom it must wake are the oldest, and counted at first.
 //!
 //! # Under the scheduler
 //! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, also those of
 //! unrelated words. A fiber of `Priority::Low` may lose it to any usual thread, and for long. Usual carriers
 //! that meet it there block in the kernel meanwhile.
+//!
+//! # Rejected
+//! `sync::condvar::Wakeful` for fibers: it counts by a locked instruction for each wait and two for each
+//! signal. That bounds wake-ups, which need no bound here.
+//!
+//! # Checked by
+//! `conformance`: C1 to C5 by a model, loom and shuttle; twins that join, or count, after the
+//! mutex' release are caught.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
@@ -30,8 +44,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use linux::{Kernel, Linux};
 use platform::{Clock, Deadline, Platform, Wait};
-use sync::mutex::{Native, RawMutex};
 
+use crate::bolt::Bolt;
 use crate::cancel::is_due;
 use crate::carrier::{self, switch};
 use crate::forks::Forget;
@@ -61,7 +75,7 @@ struct Ends {
 #[repr(align(64))]
 struct Bucket {
     /// In a cell: a forked child replaces it.
-    lock: UnsafeCell<Native<Kernel>>,
+    lock: UnsafeCell<Bolt<Kernel>>,
     ends: UnsafeCell<Ends>,
 }
 
@@ -72,7 +86,7 @@ type Table = [Bucket; BUCKETS];
 
 /// Nobody waits.
 const fn empty() -> Bucket {
-    Bucket { lock: UnsafeCell::new(Native::INIT), ends: UnsafeCell::new(Ends::EMPTY) }
+    Bucket { lock: UnsafeCell::new(Bolt::INIT), ends: UnsafeCell::new(Ends::EMPTY) }
 }
 
 static TABLE: Table = [const { empty() }; BUCKETS];
@@ -85,13 +99,13 @@ static FORGET: Forget = Forget::by(after_fork);
 extern "C" fn after_fork() {
     GUESTS.forget();
     for bucket in TABLE.iter().chain(&OF_GUESTS) {
-        // SAFETY: nobody else is there; the lock is a word. What is as it was stays shared with the parent.
+        // SAFETY: nobody else is there. What is as it was stays shared with the parent.
         unsafe {
             let lock = bucket.lock.get();
             let ends = &mut *bucket.ends.get();
-            if *lock.cast::<u32>() != 0 || !ends.oldest.is_null() || !ends.newest.is_null() {
+            if !(*lock).is_free() || !ends.oldest.is_null() || !ends.newest.is_null() {
                 *ends = Ends::EMPTY;
-                *lock = Native::INIT;
+                *lock = Bolt::INIT;
             }
         }
     }
@@ -113,13 +127,8 @@ impl Bucket {
 
     #[inline]
     fn alone<T>(&self, body: impl FnOnce(&mut Ends) -> T) -> T {
-        // SAFETY: released below, once; the list is ours in between, and `body` does not come back here.
-        unsafe {
-            (*self.lock.get()).lock(&());
-            let result = body(&mut *self.ends.get());
-            (*self.lock.get()).unlock(&());
-            result
-        }
+        // SAFETY: the list is ours under the lock, and `body` does not come back here.
+        unsafe { (*self.lock.get()).locked(|| body(&mut *self.ends.get())) }
     }
 }
 
@@ -155,8 +164,15 @@ impl Ends {
 }
 
 impl Ends {
+    /// The oldest with this address.
+    fn first(&self, key: usize) -> Option<&Place> {
+        // SAFETY: what is in the list lives until it has left it.
+        let at = |place: *const Place| unsafe { place.as_ref() };
+        core::iter::successors(at(self.oldest), |place| at(place.newer.get())).find(|place| place.key == key)
+    }
+
     /// F3. Who is to be woken with this address: the oldest who can run, if one of the first few can.
-    fn find<'a>(&self, key: usize) -> Option<&'a Place> {
+    fn find(&self, key: usize) -> Option<&Place> {
         let (mut oldest, mut passed) = (None, 0);
         // SAFETY: what is in the list lives until it has left it.
         let mut next = unsafe { self.oldest.as_ref() };
@@ -186,16 +202,8 @@ pub fn switching() -> *mut Fiber {
 
 /// F1, F2: [`Platform::wait`]. `GUEST`: at a lock of kernel threads.
 pub fn wait<const GUEST: bool>(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
-    let key = core::ptr::from_ref(word).addr();
-    let place = Place {
-        key,
-        fiber: switching(),
-        woken: AtomicU32::new(0),
-        listed: Cell::new(false),
-        older: Cell::new(core::ptr::null()),
-        newer: Cell::new(core::ptr::null()),
-    };
-    let bucket = bucket::<GUEST>(key);
+    let place = Place::new(word);
+    let bucket = bucket::<GUEST>(place.key);
     if !bucket.locked::<_, GUEST>(|ends| {
         word.load(Relaxed) == expected && {
             ends.join(&place);
@@ -204,7 +212,7 @@ pub fn wait<const GUEST: bool>(word: &AtomicU32, expected: u32, deadline: Option
     }) {
         return Wait::Changed;
     }
-    let woken = if place.fiber.is_null() { place.sleep(deadline) } else { place.park(deadline) };
+    let woken = place.rest(deadline);
     // F2. Who took it out of the list has not marked it yet, perhaps: the lock waits for that.
     if !woken
         && bucket.locked::<_, GUEST>(|ends| {
@@ -219,7 +227,106 @@ pub fn wait<const GUEST: bool>(word: &AtomicU32, expected: u32, deadline: Option
     Wait::Woken
 }
 
+/// Between C1 and the end of a wait for a condition.
+pub struct Counted<'a> {
+    place: &'a Place,
+    count: &'a AtomicU32,
+    waits: bool,
+}
+
+/// C1. `body` releases the mutex and calls [`Counted::rest`], which is C2.
+#[inline]
+pub fn counted<T>(count: &AtomicU32, body: impl FnOnce(Counted<'_>) -> T) -> T {
+    let place = Place::new(count);
+    bucket::<false>(place.key).alone(|ends| {
+        ends.join(&place);
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+    });
+    body(Counted { place: &place, count, waits: true })
+}
+
+impl Counted<'_> {
+    /// C2. False: the deadline passed.
+    #[inline]
+    pub fn rest(mut self, deadline: Option<Deadline>) -> bool {
+        let woken = self.place.rest(deadline) || !self.leave();
+        self.waits = false;
+        woken
+    }
+
+    /// C3. False: it was woken before.
+    fn leave(&self) -> bool {
+        bucket::<false>(self.place.key).alone(|ends| {
+            self.place.listed.get() && {
+                ends.leave(self.place);
+                count_out(self.count);
+                true
+            }
+        })
+    }
+}
+
+impl Drop for Counted<'_> {
+    /// The mutex could not be released.
+    fn drop(&mut self) {
+        if self.waits {
+            self.leave();
+        }
+    }
+}
+
+fn count_out(count: &AtomicU32) {
+    count.store(count.load(Relaxed).saturating_sub(1), Relaxed);
+}
+
+/// C4.
+#[inline]
+pub fn signal(count: &AtomicU32) {
+    if count.load(Relaxed) != 0 {
+        signal_who(count, Ends::find);
+    }
+}
+
+/// C5.
+pub fn broadcast(count: &AtomicU32) {
+    for _ in 0..count.load(Relaxed) {
+        if !signal_who(count, Ends::first) {
+            break;
+        }
+    }
+}
+
+#[inline]
+fn signal_who(count: &AtomicU32, find: impl FnOnce(&Ends, usize) -> Option<&Place>) -> bool {
+    let key = core::ptr::from_ref(count).addr();
+    wake_one::<false>(bucket::<false>(key), |ends| {
+        let found = find(ends, key);
+        match found {
+            Some(_) => count_out(count),
+            None => count.store(0, Relaxed),
+        }
+        found
+    })
+}
+
 impl Place {
+    fn new(word: &AtomicU32) -> Self {
+        Self {
+            key: core::ptr::from_ref(word).addr(),
+            fiber: switching(),
+            woken: AtomicU32::new(0),
+            listed: Cell::new(false),
+            older: Cell::new(core::ptr::null()),
+            newer: Cell::new(core::ptr::null()),
+        }
+    }
+
+    /// Until it is woken. False: the deadline passed.
+    #[inline]
+    fn rest(&self, deadline: Option<Deadline>) -> bool {
+        if self.fiber.is_null() { self.sleep(deadline) } else { self.park(deadline) }
+    }
+
     /// HINT: a fiber of a blocked carrier cannot.
     fn can_run(&self) -> bool {
         // SAFETY: null, or a record, which it stays.

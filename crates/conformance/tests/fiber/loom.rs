@@ -82,3 +82,15 @@ fn loom_steering() {
     loom("a carrier that is steered", 4, || steering::<Loom, Steer<Loom>>(1, 2));
     loom("a carrier, one who steers it and one who does not", 3, || steering::<Loom, Steer<Loom>>(2, 2));
 }
+
+#[test]
+fn loom_bolting() {
+    loom("a bolt, two threads", 3, || bolting::<Loom, Bolt<Loom>>(2, 2));
+    loom("a bolt, three threads", 2, || bolting::<Loom, Bolt<Loom>>(3, 1));
+    loom("a condition, one waiter", 3, || notifying::<Loom, NONE>(1, false, false));
+    loom("a condition, one waiter, signalled without the mutex", 3, || {
+        notifying::<Loom, NONE>(1, false, true)
+    });
+    loom("a condition, two waiters", 2, || notifying::<Loom, NONE>(2, false, true));
+    loom("a condition, two waiters at once", 2, || notifying::<Loom, NONE>(2, true, true));
+}

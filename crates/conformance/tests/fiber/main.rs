@@ -9,6 +9,7 @@ use conformance::fiber::*;
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
 use conformance::{Machine, Settings, further, long};
+use fiber::bolt::Bolt;
 use fiber::deque::Deque;
 use fiber::guests::Guests;
 use fiber::steer::Steer;

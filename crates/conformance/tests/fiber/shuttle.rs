@@ -15,6 +15,9 @@ fn shuttle_all() {
     shuttle(|| moving::<Shuttle, NONE>(2, false));
     shuttle(|| ringing::<Shuttle, NONE>(3));
     shuttle(|| steering::<Shuttle, Steer<Shuttle>>(3, 5));
+    shuttle(|| bolting::<Shuttle, Bolt<Shuttle>>(3, 3));
+    shuttle(|| notifying::<Shuttle, NONE>(3, false, true));
+    shuttle(|| notifying::<Shuttle, NONE>(3, true, true));
     shuttle(rounds::<Shuttle, NONE>);
     shuttle(|| posting::<Shuttle, NONE>(false));
     shuttle(|| posting::<Shuttle, NONE>(true));

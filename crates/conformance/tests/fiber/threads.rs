@@ -24,6 +24,9 @@ fn threads() {
         ringing::<Linux, NONE>(3);
         steering::<Linux, Steer<Linux>>(3, 50);
         rounds::<Linux, NONE>();
+        bolting::<Linux, Bolt<Linux>>(4, 100);
+        notifying::<Linux, NONE>(4, false, true);
+        notifying::<Linux, NONE>(4, true, false);
         visiting::<Linux, Guests<Linux>, NONE>(4);
     }
 }

@@ -8,6 +8,7 @@ fn loom_finds_the_broken() {
     let finds = |what: &str, body: fn()| conformance::loom::finds(Settings::default(), what, body);
     unfenced(|| {
         finds("a deque without fences", || stealing::<Loom, Of<Loom>>(1, 2));
+        finds("a bolt without fences", || bolting::<Loom, Bolt<Loom>>(2, 1));
         finds("seats without fences", || seats::<Loom, NONE>(1, 1, 2));
         finds("an owner that comes back without a fence", stealing_from_the_blocked::<Loom, 1>);
         finds("a thief that has looked before", stealing_from_the_blocked::<Loom, 2>);
@@ -50,6 +51,13 @@ fn loom_finds_the_broken() {
     finds("a section that makes up too early", || posting::<Loom, PREMATURE>(true));
     finds("a section that is busy late", || posting::<Loom, BUSY_LATE>(true));
     finds("two words of which one is kept", || posting::<Loom, ONE_WORD>(true));
+    finds("a bolt released without a fence", || bolting::<Loom, BrokenBolt<Loom, 1>>(2, 1));
+    finds("a bolt awaited without a fence", || bolting::<Loom, BrokenBolt<Loom, 2>>(2, 1));
+    finds("a waiter of a bolt that is counted late", || bolting::<Loom, BrokenBolt<Loom, 3>>(2, 1));
+    finds("a bolt that wakes once", || bolting::<Loom, BrokenBolt<Loom, 4>>(3, 1));
+    finds("a bolt whose release publishes nothing", || bolting::<Loom, BrokenBolt<Loom, 5>>(2, 1));
+    finds("a waiter that joins late", || notifying::<Loom, JOINS_LATE>(1, false, false));
+    finds("a waiter that is counted late", || notifying::<Loom, COUNTS_LATE>(1, false, true));
     finds("a guest without a fence", || visiting::<Loom, BrokenGuests<Loom, 1>, NONE>(1));
     finds("a release without a fence", || visiting::<Loom, BrokenGuests<Loom, 2>, NONE>(1));
     finds("a guest that is counted late", || visiting::<Loom, Guests<Loom>, LATE>(1));
@@ -80,6 +88,10 @@ fn shuttle_finds_the_broken() {
     finds("a task made ready here and there", || moving::<Shuttle, DOUBLE>(2, false));
     finds("a task's bell silenced after the poll", || moving::<Shuttle, SILENCED_LATE>(2, false));
     finds("a bell silenced after the poll", || ringing::<Shuttle, SILENCED_LATE>(1));
+    finds("a waiter of a bolt that is counted late", || bolting::<Shuttle, BrokenBolt<Shuttle, 3>>(2, 1));
+    finds("a bolt that wakes once", || bolting::<Shuttle, BrokenBolt<Shuttle, 4>>(3, 1));
+    finds("a waiter that joins late", || notifying::<Shuttle, JOINS_LATE>(1, false, false));
+    finds("a waiter that is counted late", || notifying::<Shuttle, COUNTS_LATE>(1, false, true));
     finds("a round that is ended once", rounds::<Shuttle, ONCE>);
     finds("a carrier that does not wait for who steers it", || {
         steering::<Shuttle, BrokenSteer<Shuttle, IMPATIENT>>(1, 2)
