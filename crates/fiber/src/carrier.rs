@@ -75,6 +75,8 @@ pub struct Carrier {
     pub upcall: OnceLock<Upcall>,
     /// See [`sentinel::is_usual`].
     pub usual: Cell<bool>,
+    /// It has short slices while it sleeps: see `sentinel.rs`.
+    pub short: Cell<bool>,
     /// The kernel's name of it.
     pub thread: AtomicI32,
     /// Where the kernel says on which processor it is; or null.
@@ -220,6 +222,7 @@ impl Carrier {
             roused: AtomicU64::new(0),
             upcall: OnceLock::new(),
             usual: Cell::new(false),
+            short: Cell::new(false),
             thread: AtomicI32::new(0),
             place: AtomicPtr::new(null_mut()),
             steer: Steer::default(),
@@ -333,12 +336,22 @@ impl Carrier {
         let mut begin = Linux::now_ns();
         let awake = loop {
             let stands = self.runtime.may_stand(self);
-            let awake = match stands && self.runtime.sentinel.begin(self.index, self.usual.get()) {
+            self.short.set(self.runtime.outranks());
+            let (usual, short) = (self.usual.get(), self.short.get());
+            let awake = match stands && self.runtime.sentinel.begin(self.index, usual, short) {
                 true => self.runtime.stand_sentinel(self),
                 false => {
+                    // As for a sentinel.
+                    let short = usual && short;
+                    if short {
+                        Linux::hurry(true);
+                    }
                     self.lie_down();
                     let awake = self.runtime.seats.sleep(self.index);
                     self.get_up();
+                    if short {
+                        Linux::hurry(false);
+                    }
                     awake
                 }
             };

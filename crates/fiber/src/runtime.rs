@@ -304,10 +304,10 @@ impl Runtime {
         self.carriers[index as usize].store(core::ptr::from_ref(new).cast_mut(), Release);
         self.count.store(index + 1, Release);
         // A new thread inherits the policy, and the sentinel's own is not for who runs fibers.
-        let usual = carrier::here().is_some_and(|carrier| carrier.usual.get());
+        let usual = carrier::here().filter(|carrier| carrier.usual.get()).map(|carrier| carrier.short.get());
         let started = start::start(format!("carrier {index}"), move || {
-            if usual {
-                sentinel::be_usual();
+            if let Some(short) = usual {
+                sentinel::be_usual(short);
             }
             overflow::on_own_stack();
             new.work(seated);
@@ -540,7 +540,7 @@ impl Runtime {
             }
             awake = awake.or_else(|| self.look_at_turns(me, now));
         }
-        self.sentinel.end(me.index, me.usual.get());
+        self.sentinel.end(me.index, me.usual.get(), me.short.get());
         if self.sentinel.is_vacant() {
             self.fill_post(me.index);
         } else if self.has_unheard() || self.activates() && self.seats.sleepers(me.index) < 2 {

@@ -7,12 +7,15 @@
 //! They sleep in epoll on the events of the carriers that run ([`linux::upcall`]), on a timer for the fibers
 //! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
 //! preempt a carrier that runs, and run at once where one has blocked.
+//!
+//! Where there are low fibers, carriers that sleep have short slices: who was woken waits less behind a low
+//! one. A carrier that got up gives them back before it runs a fiber: what fibers start would inherit them.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use linux::{Kernel, Linux, upcall};
+use linux::{Kernel, Linux, hurry, upcall};
 use platform::Platform;
 
 /// Sentinels at most.
@@ -98,24 +101,24 @@ impl Sentinel {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The caller is a sentinel, if a post is empty. `usual`: see [`is_usual`].
-    pub fn begin(&self, me: u32, usual: bool) -> bool {
+    /// The caller is a sentinel, if a post is empty. `usual`: see [`is_usual`]. `short`: with short slices.
+    pub fn begin(&self, me: u32, usual: bool, short: bool) -> bool {
         // ORDER: SeqCst and a fence, pairs with `call`: whoever calls us sees that we are it, or we see why.
         let begun = self.who.iter().any(|who| who.compare_exchange(NOBODY, me, SeqCst, Relaxed).is_ok());
         fence(SeqCst);
         if begun && usual {
-            set_policy(libc::SCHED_BATCH);
+            set_usual(libc::SCHED_BATCH, short);
         }
         begun
     }
 
-    /// The caller is a sentinel no longer.
-    pub fn end(&self, me: u32, usual: bool) {
+    /// The caller is a sentinel no longer. `short`: it had short slices.
+    pub fn end(&self, me: u32, usual: bool, short: bool) {
         for who in &self.who {
             let _ = who.compare_exchange(me, NOBODY, SeqCst, Relaxed);
         }
         if usual {
-            set_policy(libc::SCHED_OTHER);
+            be_usual(short);
         }
     }
 
@@ -222,9 +225,17 @@ pub fn is_low() -> bool {
     unsafe { libc::sched_getscheduler(0) == libc::SCHED_IDLE }
 }
 
-/// The calling thread, which a sentinel made, is of the usual policy.
-pub fn be_usual() {
-    set_policy(libc::SCHED_OTHER);
+/// The calling thread, which a sentinel made, is of the usual policy. `short`: its maker had short slices.
+pub fn be_usual(short: bool) {
+    if !(short && hurry::be(libc::SCHED_OTHER, false)) {
+        set_policy(libc::SCHED_OTHER);
+    }
+}
+
+fn set_usual(policy: i32, short: bool) {
+    if !(short && hurry::be(policy, true)) {
+        set_policy(policy);
+    }
 }
 
 /// The calling thread runs where the processor would idle, or nearly so, from now on for ever: the kernel

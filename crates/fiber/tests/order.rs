@@ -228,3 +228,46 @@ fn pinned_fibers_beside_low_ones_have_carriers_of_their_own() {
         fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
     assert_eq!(carriers.len(), 5);
 }
+
+/// ns of the calling thread's slice; 0 before Linux 6.12.
+fn slice() -> u64 {
+    // SAFETY: numbers, of which all may be 0; the kernel writes as much as we say.
+    unsafe {
+        let mut attributes: libc::sched_attr = std::mem::zeroed();
+        let size = size_of_val(&attributes) as u32;
+        assert_eq!(libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0), 0);
+        attributes.sched_runtime
+    }
+}
+
+/// Sentinels have short slices beside low fibers. No fiber has, and nothing that one starts.
+#[test]
+fn fibers_beside_low_ones_have_the_usual_slice() {
+    let plain = slice();
+    let stop = Arc::new(AtomicU32::new(0));
+    let low: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = stop.clone();
+            let spins = move || {
+                while stop.load(Relaxed) == 0 {
+                    std::hint::spin_loop();
+                }
+            };
+            thread::Builder::new().priority(Priority::Low).spawn(spins).unwrap()
+        })
+        .collect();
+    let usual: Vec<_> = (0..6)
+        .map(|_| {
+            thread::spawn(move || {
+                for _ in 0..10 {
+                    assert_eq!(slice(), plain);
+                    assert_eq!(std::thread::spawn(slice).join().unwrap(), plain);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            })
+        })
+        .collect();
+    usual.into_iter().for_each(|fiber| fiber.join().unwrap());
+    stop.store(1, Relaxed);
+    low.into_iter().for_each(|fiber| fiber.join().unwrap());
+}

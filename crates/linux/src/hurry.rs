@@ -16,16 +16,27 @@ const SLICE_NS: u64 = 100_000;
 #[cold]
 pub(crate) fn hurry(on: bool) {
     let _errno = Errno::save();
+    change(on, |policy| (policy == libc::SCHED_OTHER as u32).then_some(policy));
+}
+
+/// Gives the calling thread this policy, which is SCHED_OTHER or SCHED_BATCH, with short slices or the
+/// kernel's. False: the kernel refuses.
+pub fn be(policy: i32, short: bool) -> bool {
+    change(short, |_| Some(policy as u32))
+}
+
+fn change(short: bool, policy: impl FnOnce(u32) -> Option<u32>) -> bool {
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: numbers, of which all may be 0.
     let mut attributes: libc::sched_attr = unsafe { zeroed() };
     // SAFETY: it is as long as we say.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-    if read != 0 || attributes.sched_policy != libc::SCHED_OTHER as u32 {
-        return;
-    }
+    let Some(policy) = policy(attributes.sched_policy).filter(|_| read == 0) else {
+        return false;
+    };
+    attributes.sched_policy = policy;
     // 0: the kernel's.
-    attributes.sched_runtime = if on { SLICE_NS } else { 0 };
+    attributes.sched_runtime = if short { SLICE_NS } else { 0 };
     // SAFETY: the kernel has written how long it is.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
