@@ -12,7 +12,7 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::mutex::{RawMutex, Wakeful};
 use sync::openmp::{
-    Awaited, Crew, Dependent, Deque, Event, Flag, ForkJoin, Holders, Linked, Links, Patience, Tasks,
+    Awaited, Crew, Dependent, Deque, Event, Flag, ForkJoin, Holders, Kin, Linked, Links, Patience, Tasks,
 };
 
 use crate::bodies::together;
@@ -158,6 +158,39 @@ pub fn alone<M: Machine>() {
     });
 }
 
+/// Children end, in one step or in two. Their parent may wait for them, and sees what they did. So does the
+/// last holder, and there is one.
+pub fn kin<M: Machine + Wide>(children: u32, waits: bool) {
+    let cells: Vec<_> = (0..=children).map(|_| M::Cell::new()).collect();
+    let shared = Arc::new((Kin::<M>::default(), cells, M::AtomicU32::new(0)));
+    (0..children).for_each(|_| shared.0.add_child());
+    let ours = shared.clone();
+    together::<M>(children + 1, move |index| {
+        let (kin, cells, ends) = &*ours;
+        let all_wrote = || cells.iter().all(|cell| cell.get() == 1);
+        cells[index as usize].bump();
+        let last = match index {
+            0 => {
+                if waits {
+                    pausing::<M>(|| kin.is_childless());
+                    assert!(all_wrote(), "not all children were done");
+                }
+                kin.let_go()
+            }
+            1 => kin.child_gone().1,
+            _ => {
+                kin.child_done();
+                kin.let_go()
+            }
+        };
+        if last {
+            ends.fetch_add(1, Relaxed);
+            assert!(all_wrote(), "somebody still held it");
+        }
+    });
+    assert_eq!(shared.2.load(Relaxed), 1, "nobody, or more than one, was the last");
+}
+
 /// Who sees the flag sees what was written before.
 pub fn flag<M: Machine>() {
     let shared = Arc::new((Flag::<M>::default(), M::Cell::new()));
@@ -250,6 +283,8 @@ pub fn followed<M: Machine>() {
 pub struct Job<C: 'static> {
     links: Links<Self>,
     number: u32,
+    /// What it makes when it is run.
+    child: Option<&'static Self>,
     ran: C,
 }
 
@@ -265,7 +300,11 @@ impl<C: Cell> Linked for Job<C> {
 impl<C: Cell> Job<C> {
     /// Never freed: who is late finds it all the same.
     fn leak(number: u32) -> &'static Self {
-        Box::leak(Box::new(Self { links: Links::default(), number, ran: C::new() }))
+        Self::parent(number, None)
+    }
+
+    fn parent(number: u32, child: Option<&'static Self>) -> &'static Self {
+        Box::leak(Box::new(Self { links: Links::default(), number, child, ran: C::new() }))
     }
 }
 
@@ -437,6 +476,9 @@ impl<M: Machine + Wide, const MISTAKE: u32> Crew<M> for Group<M, MISTAKE> {
     fn bells(&self) -> [&Event<M>; 2] {
         if MISTAKE == CALLS_NOBODY { [&self.bells[1]; 2] } else { [&self.bells[0], &self.bells[1]] }
     }
+    fn are_back(&self) -> bool {
+        true
+    }
 }
 
 impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
@@ -453,7 +495,11 @@ impl<M: Machine + Wide, const MISTAKE: u32> Group<M, MISTAKE> {
 
     fn run(&self, job: &'static Job<M::Cell>) {
         job.ran.bump();
-        self.tasks.one_done(self);
+        if let Some(child) = job.child {
+            self.tasks.one_more();
+            self.put(child, Some(0));
+        }
+        self.tasks.one_done(self, false);
     }
 
     fn put(&self, job: &'static Job<M::Cell>, by: Option<u32>) {
@@ -473,7 +519,7 @@ pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, c
         let (group, jobs) = &*group;
         if index == 0 {
             for &job in jobs {
-                group.tasks.one_more(group);
+                group.tasks.one_more();
                 group.put(job, Some(0));
             }
         }
@@ -486,11 +532,26 @@ pub fn tasks<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32, c
     });
 }
 
+/// A task makes another one, while all members may be at the barrier.
+pub fn descendants<M: Machine + Wide, W: Patience>(members: u32) {
+    let child = Job::leak(1);
+    let group = Arc::new((Group::<M, NONE>::new(members), [Job::parent(0, Some(child)), child]));
+    together::<M>(members, move |index| {
+        let (group, jobs) = &*group;
+        if index == 0 {
+            group.tasks.one_more();
+            group.put(jobs[0], Some(0));
+        }
+        group.meet::<W>(index as usize);
+        assert!(jobs.iter().all(|job| job.ran.get() == 1), "the barrier opened before a task");
+    });
+}
+
 /// A task comes from outside of the team, whose members are at the barrier, or on the way there, or look for
 /// tasks.
 pub fn from_outside<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members: u32) {
     let group = Arc::new((Group::<M, MISTAKE>::new(members), [Job::leak(0), Job::leak(1)]));
-    group.0.tasks.one_more(&group.0);
+    group.0.tasks.one_more();
     let ours = group.clone();
     together::<M>(members + 1, move |index| {
         let (group, jobs) = &*ours;
@@ -498,7 +559,7 @@ pub fn from_outside<M: Machine + Wide, W: Patience, const MISTAKE: u32>(members:
             return group.put(jobs[0], None);
         }
         if index == 0 {
-            group.tasks.one_more(group);
+            group.tasks.one_more();
             group.put(jobs[1], Some(0));
         }
         group.meet::<W>(index as usize);
@@ -523,7 +584,7 @@ pub fn regions<M: Machine + Wide>() {
         }
         for &job in jobs {
             group.region.bump();
-            group.tasks.one_more(group);
+            group.tasks.one_more();
             group.put(job, Some(0));
             run_all();
             pausing::<M>(|| !group.tasks.are_open() && !group.tasks.are_run());
@@ -565,7 +626,7 @@ pub fn leaves<M: Machine + Wide>() {
 /// When none is open, what the tasks did is seen, by whoever asks and by whoever did the last.
 pub fn done<M: Machine + Wide>() {
     let group = Arc::new((Group::<M, NONE>::new(1), [Job::leak(0), Job::leak(1)]));
-    group.1.iter().for_each(|_| group.0.tasks.one_more(&group.0));
+    group.1.iter().for_each(|_| group.0.tasks.one_more());
     together::<M>(3, move |index| {
         let (group, jobs) = &*group;
         match index.checked_sub(1) {
@@ -597,19 +658,22 @@ pub fn last<M: Machine + Wide>() {
         fn bells(&self) -> [&Event<M>; 2] {
             self.0.bells()
         }
+        fn are_back(&self) -> bool {
+            true
+        }
     }
     let two = Arc::new(Two::<M>(Group::new(1), [Job::leak(0), Job::leak(1)]));
-    two.1.iter().for_each(|_| two.0.tasks.one_more(&*two));
+    two.1.iter().for_each(|_| two.0.tasks.one_more());
     together::<M>(2, move |index| {
         two.1[index as usize].ran.bump();
-        two.0.tasks.one_done(&*two);
+        two.0.tasks.one_done(&*two, false);
     });
 }
 
 /// A lone member, whose task is fulfilled elsewhere.
 pub fn finish<M: Machine + Wide, W: Patience>() {
     let group = Arc::new((Group::<M, NONE>::new(1), Job::leak(0)));
-    group.0.tasks.one_more(&group.0);
+    group.0.tasks.one_more();
     together::<M>(2, move |index| {
         let (group, job) = &*group;
         if index == 1 {

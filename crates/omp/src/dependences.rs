@@ -108,7 +108,7 @@ impl Task {
 
     /// Would a new child with these dependences wait for others?
     pub fn would_wait(&self, dependences: impl Dependences, child: *const Task) -> bool {
-        if is_empty(&dependences) || self.children.are_none() {
+        if is_empty(&dependences) || self.kin.is_childless() {
             return false;
         }
         self.table.with(|table| {

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux::Linux;
-use sync::openmp::{Awaited, Dependent, Deque, Holders, Linked, Links};
+use sync::openmp::{Awaited, Dependent, Deque, Holders, Kin, Linked, Links};
 
 use crate::blocks::Blocks;
 use crate::current;
@@ -39,10 +39,9 @@ pub struct Task {
     /// It has been, or has had, something in a table.
     pub(crate) depends: Cell<bool>,
     pub(crate) priority: Cell<u32>,
-    /// Children that are not done.
-    pub(crate) children: Awaited<Linux>,
-    /// Those who may still look at it: itself until it is done, its children, tables and lists that it is in.
-    pub(crate) references: Holders<Linux>,
+    /// Children that are not done, and those who may still look at it: itself until it is done, its children,
+    /// tables and lists that it is in.
+    pub(crate) kin: Kin<Linux>,
     /// What is left to be done before it is complete: its code, and an event if it has one.
     pub(crate) parts: Holders<Linux>,
     /// Its predecessors, and those who wait for it.
@@ -92,8 +91,7 @@ impl Task {
             is_final: Cell::new(false),
             depends: Cell::new(false),
             priority: Cell::new(0),
-            children: Awaited::default(),
-            references: Holders::new(1),
+            kin: Kin::default(),
             parts: Holders::new(1),
             dependent: Dependent::default(),
             table: Guarded::default(),
@@ -180,9 +178,14 @@ impl Task {
     /// One who may look at it less.
     #[inline]
     pub(crate) fn release(&self) {
-        if self.references.let_go()
-            && let Some(layout) = self.layout.get()
-        {
+        if self.kin.let_go() {
+            self.end();
+        }
+    }
+
+    /// Its last holder has let go.
+    pub(crate) fn end(&self) {
+        if let Some(layout) = self.layout.get() {
             let parent = self.parent.get();
             self.free(layout);
             // SAFETY: a parent stays for its children.
@@ -308,7 +311,7 @@ pub(crate) struct Held(pub(crate) *const Task);
 
 impl Held {
     pub(crate) fn new(task: &Task) -> Self {
-        task.references.add();
+        task.kin.hold();
         Self(task)
     }
 

@@ -10,7 +10,6 @@
 //! A task for which there is no memory runs at once, on the stack of its parent.
 
 use std::alloc::Layout;
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -50,14 +49,21 @@ impl Task {
         let arguments = Layout::from_size_align(size, align.max(1));
         let (layout, offset) = arguments.and_then(|arguments| here.extend(arguments)).ok()?;
         let memory = thread.blocks.get(layout, need)?;
-        let mut task = Self::new(parent.icv.get(), parent, thread.team(), parent.group.get());
-        task.layout = Cell::new(Some(layout));
-        task.is_final = Cell::new(parent.is_final() || is_final);
         // SAFETY: the layout is not empty; the arguments have their place in it.
         unsafe {
+            // At once: a task that is made elsewhere would be copied.
+            memory.cast::<Self>().write(Self::new(
+                parent.icv.get(),
+                parent,
+                thread.team(),
+                parent.group.get(),
+            ));
+            let task = &*memory.cast::<Self>();
             let there = memory.add(offset).cast::<c_void>();
-            task.function = Cell::new(Some(function));
-            task.data = Cell::new(there);
+            task.layout.set(Some(layout));
+            task.is_final.set(parent.is_final() || is_final);
+            task.function.set(Some(function));
+            task.data.set(there);
             if !event.is_null() {
                 *event = memory.cast();
                 if !data.is_null() {
@@ -68,8 +74,7 @@ impl Task {
                 Some(copy) => copy(there, data),
                 None => ptr::copy_nonoverlapping(data.cast::<u8>(), there.cast(), size),
             }
-            memory.cast::<Self>().write(task);
-            Some(&*memory.cast::<Self>())
+            Some(task)
         }
     }
 
@@ -116,16 +121,17 @@ impl Task {
         thread.set_context(before);
     }
 
-    /// Its code has been run, or its event has come: the second of both completes it.
+    /// Its code has been run, or its event has come: the second of both completes it. `by_member`: the caller
+    /// is in its team, which then stays.
     #[inline]
-    pub(crate) fn part_done(&self) {
+    pub(crate) fn part_done(&self, by_member: bool) {
         if self.parts.let_go() {
-            self.complete();
+            self.complete(by_member);
         }
     }
 
     #[inline]
-    pub(crate) fn complete(&self) {
+    fn complete(&self, by_member: bool) {
         // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
         let team = unsafe { &*self.team.get() };
         self.finish_dependences(team);
@@ -136,12 +142,24 @@ impl Task {
             // The group may be gone after it.
             awaited |= group.tasks.done();
         }
-        awaited |= parent.children.done();
-        self.release();
-        if awaited {
+        if self.kin.is_one() {
+            if let Some(layout) = self.layout.get() {
+                self.free(layout);
+            }
+            let (was_last_child, was_last) = parent.kin.child_gone();
+            awaited |= was_last_child;
+            if was_last {
+                parent.end();
+            }
+        } else {
+            awaited |= parent.kin.child_done();
+            self.release();
+        }
+        if awaited && !by_member {
+            // Without this task the team may be gone.
             team.bell.0.notify();
         }
-        team.tasks.one_done(team);
+        team.tasks.one_done(team, awaited && by_member);
     }
 }
 
@@ -209,7 +227,7 @@ pub(crate) fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
 
 pub(crate) fn run(thread: &Thread, task: &'static Task) {
     task.run(thread);
-    task.part_done();
+    task.part_done(true);
 }
 
 /// Has the calling thread run whatever there is, until `stop`.
@@ -292,7 +310,7 @@ pub unsafe fn run_included(thread: &Thread, function: Function, data: *mut c_voi
     unsafe {
         let Some(task) = known else { return run_on_stack(thread, function, data, is_final) };
         execute(thread, task, function, data, is_final);
-        if task.references.is_one() && !task.depends.get() && thread.spare.0.get().is_none() {
+        if task.kin.is_one() && !task.depends.get() && thread.spare.0.get().is_none() {
             return thread.spare.0.set(Some(task));
         }
         finish_now(thread, task);
@@ -330,11 +348,11 @@ unsafe fn run_on_stack(thread: &Thread, function: Function, data: *mut c_void, i
     // SAFETY: as promised.
     unsafe { execute(thread, &task, function, data, is_final) };
     thread.set_context(Context { task: &task, ..before });
-    work_until(thread, || task.children.are_none());
+    work_until(thread, || task.kin.is_childless());
     let team = thread.team();
     task.finish_dependences(team);
     // Children of its children, which they did not wait for.
-    while !task.references.is_one() {
+    while !task.kin.is_one() {
         match take(team, thread) {
             Some(descendant) => run(thread, descendant),
             None => wait::nap(),
@@ -362,7 +380,7 @@ pub fn enter(thread: &Thread, task: &Task) {
 pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
     thread.set_context(Context { task: task.parent.get(), ..thread.context() });
     match has_event {
-        true => task.part_done(),
+        true => task.part_done(true),
         false => finish_now(thread, task),
     }
 }
@@ -371,10 +389,10 @@ pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
 fn finish_now(thread: &Thread, task: &Task) {
     task.finish_dependences(thread.team());
     match task.layout.get() {
-        Some(layout) if task.references.is_one() => task.free(layout),
+        Some(layout) if task.kin.is_one() => task.free(layout),
         _ => {
             // It has children, for whom its parent stays as well.
-            thread.task().references.add();
+            thread.task().kin.hold();
             task.release();
         }
     }
@@ -430,18 +448,17 @@ fn launch_unknown(thread: &Thread, task: &Task, dependences: impl Dependences) {
 #[inline]
 fn count(thread: &Thread, task: &Task) {
     let (team, parent) = (thread.team(), thread.task());
-    parent.references.add();
-    parent.children.add();
+    parent.kin.add_child();
     if let Some(group) = task.group() {
         group.tasks.add();
     }
-    team.tasks.one_more(team);
+    team.tasks.one_more();
 }
 
 /// Waits for the tasks that a task with these dependences would wait for.
 pub fn await_predecessors(thread: &Thread, dependences: impl Dependences) {
     let parent = thread.task();
-    if is_empty(&dependences) || parent.children.are_none() {
+    if is_empty(&dependences) || parent.kin.is_childless() {
         return;
     }
     let nobody = Task::new(parent.icv.get(), parent, thread.team(), ptr::null());
@@ -472,8 +489,8 @@ pub fn cut(iterations: u64, count: u64, each: bool, strict: bool, size: u32) -> 
 pub fn wait_for_children() {
     let thread = me();
     let task = thread.task();
-    if !task.children.are_none() {
-        work_until(thread, || task.children.are_none());
+    if !task.kin.is_childless() {
+        work_until(thread, || task.kin.is_childless());
     }
 }
 
@@ -494,6 +511,6 @@ pub unsafe fn fulfill_event(event: *const Task) {
     // As from outside of its team: what waits for this the thread may not run itself.
     thread.set_context(Context { team: ptr::null(), ..before });
     // SAFETY: a task that waits for this.
-    unsafe { &*event }.part_done();
+    unsafe { &*event }.part_done(false);
     thread.set_context(before);
 }

@@ -366,4 +366,10 @@ impl Crew<Linux> for Team {
     fn bells(&self) -> [&Event; 2] {
         [&self.bell.0, &self.back.0]
     }
+
+    #[inline]
+    fn are_back(&self) -> bool {
+        // SAFETY: the pool's, which has this team; an initial thread's has none, and no helpers.
+        unsafe { self.fork.as_ref() }.is_none_or(ForkJoin::are_back)
+    }
 }

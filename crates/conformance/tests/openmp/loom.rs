@@ -15,6 +15,8 @@ fn loom_counts() {
     loom("awaited", 3, || awaited::<Loom>(2));
     loom("holders", 3, || holders::<Loom, NONE>(3));
     loom("one holder", 3, alone::<Loom>);
+    loom("kin", 3, || kin::<Loom>(2, true));
+    loom("kin that nobody waits for", 3, || kin::<Loom>(2, false));
     loom("flag", 3, flag::<Loom>);
 }
 
@@ -34,6 +36,7 @@ fn loom_deque() {
 fn loom_tasks() {
     loom_by_hints("tasks", 2, || tasks::<Loom, Sleepy<Loom>, NONE>(2, 1));
     loom_by_hints("tasks, awake", 2, || tasks::<Loom, Sleepless<Loom>, NONE>(2, 2));
+    loom_by_hints("tasks of tasks", 2, || descendants::<Loom, Sleepy<Loom>>(2));
     loom_by_hints("tasks from outside", 2, || from_outside::<Loom, Sleepy<Loom>, NONE>(1));
     loom_by_hints("tasks from outside, two members", 2, || from_outside::<Loom, Sleepy<Loom>, NONE>(2));
     loom("tasks of a lone member", 3, finish::<Loom, Sleepy<Loom>>);

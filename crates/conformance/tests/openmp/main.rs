@@ -46,19 +46,21 @@ fn shuttle(body: fn()) {
 type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
 
 /// Each body by itself, since a model has few threads.
-fn each<M: Machine + Wide>() -> [fn(); 25] {
+fn each<M: Machine + Wide>() -> [fn(); 27] {
     [
         || event::<M, Sleepy<M>, NONE>(3),
         || event::<M, Sleepless<M>, NONE>(3),
         || awaited::<M>(3),
         || holders::<M, NONE>(3),
         alone::<M>,
+        || (kin::<M>(3, true), kin::<M>(3, false)).0,
         flag::<M>,
         dependent::<M, NONE>,
         followed::<M>,
         || queue::<M, Sound<M>>(3),
         || tasks::<M, Sleepy<M>, NONE>(3, 5),
         || tasks::<M, Sleepless<M>, NONE>(3, 3),
+        || descendants::<M, Sleepy<M>>(3),
         || from_outside::<M, Sleepy<M>, NONE>(3),
         || from_outside::<M, Sleepless<M>, NONE>(3),
         || finish::<M, Sleepy<M>>(),

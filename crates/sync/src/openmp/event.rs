@@ -128,9 +128,22 @@ impl<P: Wide> Event<P> {
     }
 
     /// Has those who wait look again.
+    #[inline]
     pub fn notify(&self) {
+        Self::written();
+        self.ring();
+    }
+
+    /// What several events are about has been written. N2.
+    #[inline]
+    pub fn written() {
         // ORDER: SeqCst (N2), pairs with W2.
         P::fence(SeqCst);
+    }
+
+    /// As [`Event::notify`], after [`Event::written`]. N3 to N5.
+    #[inline]
+    pub fn ring(&self) {
         if self.waiters.load(Relaxed) == 0 {
             return;
         }

@@ -101,6 +101,13 @@ impl<P: Wide> ForkJoin<P> {
         self.barrier.0.summon(1);
     }
 
+    /// Is the primary thread the only one that is missing? What is written before this look has to be fenced
+    /// from it. Who finds a helper missing need not ring: that helper does when it arrives.
+    #[inline]
+    pub fn are_back(&self) -> bool {
+        self.barrier.0.lacks_one()
+    }
+
     /// A helper more, before its thread is made. P1.
     pub fn recruit(&self) {
         self.barrier.0.join();

@@ -25,7 +25,7 @@ mod tasks;
 
 use core::cell::UnsafeCell;
 
-pub use count::{Awaited, Flag, Holders};
+pub use count::{Awaited, Flag, Holders, Kin};
 pub use dependences::Dependent;
 pub use deque::{Deque, Linked, Links};
 pub use event::{Event, Watch};

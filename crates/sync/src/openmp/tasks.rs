@@ -8,29 +8,31 @@
 //!
 //! The idea: one word says how many tasks are queued, how many threads run whatever there is, and whether
 //! somebody was called since. All three change in one step, so whoever leaves off and whoever puts a task
-//! agree on who was first. Tasks that are not done are counted beside. The first holds the barrier as one
-//! party more, and the last lets it go.
+//! agree on who was first. Tasks that are not done are counted beside. A member that arrives at the barrier
+//! while there are some holds it as one party more, and the last task lets it go.
 //!
 //! ```text
-//!   word:   queued (32) | running (31) | CALLED          open: tasks that are not done
-//!   maker:  O1 open += 1, first: hold   P1 into a deque   P2 queued += 1   P3 call?
-//!   runner: R1 running += 1   R2 take: queued -= 1   run   O2 open -= 1, last: let go   R3 running -= 1, wait again
+//!   word:    queued (32) | running (31) | CALLED          open: tasks that are not done (31) | HELD
+//!   maker:   O1 open += 1   P1 into a deque   P2 queued += 1   P3 call?
+//!   runner:  R1 running += 1   R2 take: queued -= 1   run   O2 open -= 1, last: let go   R3 running -= 1, wait
+//!   arrival: O3 open? hold, HELD = 1   enter the barrier
 //! ```
 //!
 //! # State
 //!
 //! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner
 //! before it looks. `futile`: runs in a row that were in vain; `quiet_until`: a time; hints, both. `open`:
-//! by O1 and O2. `epoch`: which region this is.
+//! by O1 and O2; HELD is set by O3 and cleared by the last O2 in its step. `epoch`: which region this is.
 //!
 //! # Invariants
 //!
 //! I1. A counted task is in a deque, or taken and not counted down yet. R2 may count down before P2 counts
 //! up: then `queued` is less than 0, which counts as 0. I2. A task
-//! is counted in `open` from before P1 until after it has run. I3. While `open` is not 0, the barrier has
-//! at least one party more than members, and does not open. I4. If a call is made while somebody runs, that
-//! one sees the call before R3, and passes it on if it takes nothing. If not, the woken one sees that nobody
-//! runs any more. I5. Nobody falls asleep in a task while there are others, without a call to them.
+//! is counted in `open` from before P1 until after it has run. I3. While `open` is not 0, a member has not
+//! arrived, or the barrier has one party more (HELD). It does not open. I4. If a call is made while somebody
+//! runs, that one sees the call before R3, and passes it on if it takes nothing. If not, the woken one sees
+//! that nobody runs any more. I5. Nobody falls asleep in a task while there are others, without a call to
+//! them.
 //!
 //! # Protocol
 //!
@@ -40,6 +42,11 @@
 //! since the last call, that one was in vain. If runners are enough, only those are told who wait for tasks
 //! of their own. R1 to R3 as above; a runner that leaves a call behind it calls on, and so does one that sees
 //! tasks for more and no call under way.
+//!
+//! O3 adds the party first and sets HELD then, unless no task is left, or another one has held meanwhile: it
+//! takes its party back. So whoever lets go comes after that party, and a barrier that lacks the member at O3
+//! cannot open by a party taken back. A task whose maker has not arrived needs no party (I3): its maker finds
+//! it at O3. A task's maker is a member that has not arrived, or runs a task, which is counted itself.
 //!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
 //! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then
@@ -52,7 +59,8 @@
 //!
 //! P2 release -> `are_there` acquire: whoever sees a task sees its region. The deque publishes the task
 //! itself. R3 release -> `are_run` acquire: runners that have left look at no member any more. O2 (AcqRel)
-//! forms a chain: what all tasks did comes before the barrier, and before `are_open` acquire.
+//! forms a chain: what all tasks did comes before the barrier, and before `are_open` acquire. O3 acquire: who
+//! finds none arrives with what they did. O3 release -> O2 acquire: the party comes before it is let go.
 //!
 //! # Under the scheduler
 //!
@@ -78,6 +86,9 @@ use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 
 use super::{Apart, Deque, Event, Linked, Patience, await_or};
 use crate::barrier::BWakeful;
+
+const HELD: u32 = 1;
+const OPEN: u32 = 2;
 
 const CALLED: u64 = 1;
 const RUNNER: u64 = 2;
@@ -114,6 +125,8 @@ pub trait Crew<P: Wide> {
     fn let_go(&self);
     /// For those who wait for tasks of their own, and for the primary thread.
     fn bells(&self) -> [&Event<P>; 2];
+    /// May the primary thread be waiting for tasks alone? If not, somebody rings whom it also waits for.
+    fn are_back(&self) -> bool;
 }
 
 /// Of so many stolen tasks of a run one is timed, the first to begin with: a run of one would teach nothing.
@@ -223,13 +236,13 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     #[inline]
     pub fn are_open(&self) -> bool {
         // ORDER: Acquire, pairs with O2.
-        self.open.0.load(Acquire) > 0
+        self.open.0.load(Acquire) >= OPEN
     }
 
     /// HINT: how many are not done.
     #[inline]
     pub fn open(&self) -> u32 {
-        self.open.0.load(Relaxed)
+        self.open.0.load(Relaxed) / OPEN
     }
 
     /// Which region this is.
@@ -244,20 +257,58 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
     }
 
     /// A new task is waited for until [`Tasks::one_done`]. O1.
-    pub fn one_more(&self, crew: &impl Crew<P>) {
-        if self.open.0.fetch_add(1, Relaxed) == 0 {
-            crew.hold();
+    #[inline]
+    pub fn one_more(&self) {
+        self.open.0.fetch_add(OPEN, Relaxed);
+    }
+
+    /// One is done. Its maker may have waited for it: `awaited`. O2.
+    #[inline]
+    pub fn one_done(&self, crew: &impl Crew<P>, awaited: bool) {
+        let mut open = self.open.0.load(Relaxed);
+        loop {
+            // With the last one HELD goes.
+            let left = if open / OPEN == 1 { 0 } else { open - OPEN };
+            // ORDER: AcqRel (O2), pairs with itself, `are_open` and O3: what all tasks did comes before the
+            // arrival at the barrier.
+            match self.open.0.compare_exchange_weak(open, left, AcqRel, Relaxed) {
+                Ok(_) if left > 0 && !awaited => return,
+                Ok(_) => break,
+                Err(now) => open = now,
+            }
+        }
+        if open == OPEN + HELD {
+            crew.let_go();
+        }
+        let [own, back] = crew.bells();
+        Event::<P>::written();
+        own.ring();
+        if open / OPEN == 1 && crew.are_back() {
+            back.ring();
         }
     }
 
-    /// O2.
-    pub fn one_done(&self, crew: &impl Crew<P>) {
-        // ORDER: AcqRel (O2), pairs with itself and `are_open`: what all tasks did comes before the arrival
-        // at the barrier.
-        if self.open.0.fetch_sub(1, AcqRel) == 1 {
-            crew.let_go();
-            crew.bells().iter().for_each(|bell| bell.notify());
+    /// Has the barrier wait for the tasks that there are, before this member arrives there. O3.
+    #[inline]
+    fn hold(&self, crew: &impl Crew<P>) {
+        // ORDER: Acquire (O3), pairs with O2: what the tasks did comes before the arrival.
+        let open = self.open.0.load(Acquire);
+        if open >= OPEN && open & HELD == 0 {
+            self.hold_for(crew, open);
         }
+    }
+
+    #[cold]
+    fn hold_for(&self, crew: &impl Crew<P>, mut open: u32) {
+        crew.hold();
+        while open >= OPEN && open & HELD == 0 {
+            // ORDER: Release (O3), pairs with O2, which lets go. Acquire, as above.
+            match self.open.0.compare_exchange(open, open | HELD, Release, Acquire) {
+                Ok(_) => return,
+                Err(now) => open = now,
+            }
+        }
+        crew.let_go();
     }
 
     /// Somebody more is to run tasks, of those who wait.
@@ -265,7 +316,8 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         // The word itself orders this among P2 and R3.
         self.word.0.fetch_or(CALLED, Relaxed);
         crew.summon();
-        crew.bells().iter().for_each(|bell| bell.notify());
+        Event::<P>::written();
+        crew.bells().iter().for_each(|bell| bell.ring());
     }
 
     /// A task can be run. With a priority it stands behind those that are `before` it. `by`: which member
@@ -294,14 +346,14 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
             self.call(crew);
         } else if running(word) >= P::processors() {
             // Who waits for tasks of his own may wait for this one.
-            crew.bells().iter().for_each(|bell| bell.notify());
+            crew.bells()[0].notify();
         } else if others == 1 || others == 0 && lone_puts() & ((1 << self.futile.load(Relaxed)) - 1) == 0 {
             if others == 0 && word & CALLED != 0 {
                 self.was_futile();
             }
             match self.is_quiet() {
                 // Who waits for tasks of his own may be the only one who may run this one.
-                true => crew.bells().iter().for_each(|bell| bell.notify()),
+                true => crew.bells()[0].notify(),
                 false => self.call(crew),
             }
         }
@@ -460,6 +512,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         if self.are_there() {
             self.run_all(crew, own(), &run, || false);
         }
+        self.hold(crew);
         if let Some(episode) = barrier.enter() {
             while !await_or::<W, P>(barrier, &episode, || self.are_for_more() || left()) {
                 if left() {
