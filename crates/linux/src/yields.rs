@@ -23,8 +23,8 @@
 //! processor for as long as it gave it away: half each, as the kernel shares between two.
 //!
 //! **Under the scheduler.** A thread that spins is preempted at the end of its slice, so one that it waits
-//! for runs then. Yields of real-time threads are always made: there they have a meaning that programs rely on.
-//! HINT: all of this may be wrong. A yield too few costs a slice, and one too many as much.
+//! for runs then. Yields of real-time threads are always made: there they have a meaning that programs rely
+//! on. HINT: all of this may be wrong. A yield too few costs a slice, and one too many as much.
 //!
 //! **Rejected**, and what was measured: `docs/design/yield.md`.
 
