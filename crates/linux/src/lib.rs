@@ -27,6 +27,7 @@ pub use tls::stamp_at;
 pub mod upcall;
 pub mod view;
 mod wish;
+mod yields;
 
 pub use abi::{environment, fibers};
 pub use futex::Errno;
@@ -37,6 +38,7 @@ pub use quota::Throttling;
 pub use registry::{MOST_THREADS, Owner};
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;
+pub use yields::yield_informed;
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};

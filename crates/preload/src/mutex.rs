@@ -403,11 +403,12 @@ fn put_yield_off() -> bool {
     true
 }
 
-/// As the C library's function of this name, but under a mutex: see *Owed*.
+/// As the C library's function of this name, but under a mutex (see *Owed*), and where other programs would
+/// take what it gives ([`linux::yield_informed`]).
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> c_int {
     if !put_yield_off() {
-        Linux::yield_now();
+        linux::yield_informed();
     }
     0
 }

@@ -353,6 +353,22 @@ fn yields_under_a_mutex() {
     fs::remove_file(program).unwrap();
 }
 
+/// The argument 0: each is made.
+#[test]
+fn yields_that_another_program_takes() {
+    let program = compile("yield_given.c");
+    let plain = show(&Command::new(&program).arg("0").output().unwrap());
+    assert_eq!(plain, "exit status: 0");
+    for view in views() {
+        assert_eq!(
+            show(&preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap()),
+            plain,
+            "view {view}"
+        );
+    }
+    fs::remove_file(program).unwrap();
+}
+
 #[test]
 fn keys() {
     same("keys.c");
