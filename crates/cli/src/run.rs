@@ -24,7 +24,8 @@ pub struct Args {
     /// held the program up
     #[arg(short, long)]
     verbose: bool,
-    /// Put the program under the scheduler that `wakeful scheduler start` has started
+    /// Put the program under the scheduler that `wakeful scheduler start` has started; its reader-writer lock
+    /// is rw-wakeful-np then, unless another is chosen
     #[arg(long, hide = cfg!(not(feature = "bpf")))]
     scheduled: bool,
     /// Give the program processors of its own: 2, 1-4 (as many as there are), or auto; see `wakeful status`
@@ -47,6 +48,8 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         anyhow::bail!(crate::WITHOUT_SCHEDULER);
     }
     names::misspelt().iter().for_each(|line| eprintln!("wakeful: {line}"));
+    #[cfg(feature = "bpf")]
+    let args = if scheduled { Args { launch: args.launch.for_the_scheduler(), ..args } } else { args };
     let launch = Launch::prepare(args.launch.into(), if args.verbose { Reach::All } else { Reach::Near })?;
     #[allow(unused_mut)]
     let mut command = match &launch.program.obstacle {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What to run and with what, as arguments: what `run` and `compare` have in common.
 
+#[cfg(feature = "bpf")]
+use std::env;
 use std::ffi::{OsStr, OsString};
 
 use clap::Arg;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use launch::When;
 use launch::names::{barriers, in_place, rwlocks, view_names};
+#[cfg(feature = "bpf")]
+use linux::environment::RWLOCK;
 
 /// What to run and with what.
 #[derive(clap::Args)]
@@ -34,6 +38,19 @@ pub struct Target {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+}
+
+impl Target {
+    /// With the reader-writer lock whose readers, too, wish not to be preempted, unless another one is asked
+    /// for. The mutex tells by itself. A reader that is preempted keeps writers out.
+    #[cfg(feature = "bpf")]
+    pub fn for_the_scheduler(mut self) -> Self {
+        let chosen = self.rwlock.is_some() || env::var_os(RWLOCK.name()).is_some_and(|name| !name.is_empty());
+        if !chosen {
+            self.rwlock = Some("rw-wakeful-np".into());
+        }
+        self
+    }
 }
 
 impl From<Target> for launch::Target {
@@ -73,5 +90,27 @@ impl TypedValueParser for Offered {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+#[cfg(all(test, feature = "bpf"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_tell_the_scheduler_unless_another_lock_is_chosen() {
+        let target = |rwlock: Option<&str>| Target {
+            lock: None,
+            rwlock: rwlock.map(Into::into),
+            barrier: None,
+            view: None,
+            openmp: When::Auto,
+            command: vec!["true".into()],
+        };
+        let for_the_scheduler = |rwlock| target(rwlock).for_the_scheduler().rwlock;
+        if env::var_os(RWLOCK.name()).is_none() {
+            assert_eq!(for_the_scheduler(None).as_deref(), Some("rw-wakeful-np"));
+        }
+        assert_eq!(for_the_scheduler(Some("rw-wakeful")).as_deref(), Some("rw-wakeful"));
     }
 }

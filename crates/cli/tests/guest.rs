@@ -116,13 +116,16 @@ fn guest_programs_end_well_with_without_and_when_it_is_killed() {
     assert_eq!(warnings(), [""; 0]);
 }
 
-/// Threads that share a mutex, and know of nothing: four for each of two processors.
+/// Threads that share a mutex, and know of nothing: four for each of two processors. Before they begin, a
+/// reader-writer lock is taken, which `--scheduled` makes one that registers its thread at once.
 const SECTIONS: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <time.h>\n\
-static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\nstatic volatile unsigned long inside, end;\n\
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\nstatic pthread_rwlock_t r;\n\
+static volatile unsigned long inside, end;\n\
 static void work(void) { for (volatile int i = 0; i < 2000; i++); }\n\
 static void *run(void *p) { while (time(0) < end) for (int i = 0; i < 50; i++) {\n\
 pthread_mutex_lock(&m); inside++; work(); pthread_mutex_unlock(&m); work(); } return p; }\n\
 int main(void) { pthread_t t[8]; end = time(0) + 20;\n\
+pthread_rwlock_wrlock(&r); pthread_rwlock_unlock(&r);\n\
 for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, run, 0);\n\
 for (int i = 0; i < 8; i++) pthread_join(t[i], 0);\n\
 puts(\"\\nall well\"); }";

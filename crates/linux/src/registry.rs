@@ -52,7 +52,14 @@ mod watch;
 
 pub use lend::{OWNER, adopt};
 pub use lent::Owner;
-pub use observe::{Refused, load, prepare};
+pub use observe::{Refused, load};
 pub use register::{give_key_back, register, unregister};
 pub use space::{MOST_THREADS, ROOMS, away, generation, live, room, word};
 pub use successor::come_back;
+
+/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+#[inline(always)]
+pub fn prepare() {
+    exit::key();
+    observe::inherit();
+}

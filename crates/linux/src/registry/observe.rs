@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which observer fills the arena: one of our own, our parent's, or the processor server's.
 
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use abi::View;
 use abi::environment::OBSERVER;
 
-use super::exit;
 use super::space::{ARENA_AT, SIZE, build, live, observed_by, publish, vacant};
 use crate::view::{self, Request};
 use crate::{memory, server};
 
-/// What is to be done at program start, where it is cheap: see [`crate::prepare`].
+/// An inherited observer is taken over at once: until then our children would inherit its descriptors.
 #[inline(always)]
-pub fn prepare() {
-    exit::key();
-    // An inherited observer is taken over at once: until then our children would inherit its descriptors.
+pub(super) fn inherit() {
     if server::variable(OBSERVER, |_| Some(())).is_some()
         && may_be_observed()
         && let Some(observer) = view::bpf::inherited()
@@ -29,6 +26,16 @@ pub(super) fn join() -> bool {
     server::variable(OBSERVER, |_| Some(())).is_some()
         && may_be_observed()
         && server::scheduled::join().is_some_and(|observer| observe_with(observer).is_ok())
+}
+
+/// The same, for a thread that registers before the program has called [`load`]: at a lock that registers its
+/// thread at once, before there are others. Once; a forked child has what its parent found out.
+#[inline]
+pub(super) fn join_first() {
+    static TRIED: AtomicBool = AtomicBool::new(false);
+    if !TRIED.load(Relaxed) && !TRIED.swap(true, Relaxed) {
+        join();
+    }
 }
 
 #[inline(always)]

@@ -8,7 +8,7 @@ use platform::ThreadId;
 
 use super::space::{VIEWS, ensure, live};
 use super::watch::{ALWAYS, ON_DEMAND, RESTLESS, UNWATCHED};
-use super::{exit, lent};
+use super::{exit, lent, observe};
 use crate::signals::NoSignals;
 use crate::view::bpf::Bpf;
 use crate::view::{Attached, Source};
@@ -71,6 +71,7 @@ fn register_slow(always: bool) -> ThreadId {
     }
     let _errno = futex::Errno::save();
     let _signals = NoSignals::new();
+    observe::join_first();
     let Some(registry) = ensure() else { return ThreadId::NONE };
     let local = registry.local();
     let always = always || registry.is_schedulers();

@@ -101,7 +101,9 @@ const FUTEX: &str = "The price of blocking is not the reason: with signals as in
     kernel.blocking=signals)";
 const AS_CHEAP: &str = "While a thread sleeps, another program has its processor. The price of blocking is \
     not the reason: \
-    with system calls and wake-ups of ten times the price it is the same (example what_if)";
+    with system calls and wake-ups of ten times the price it is the same. Nor is it where a woken thread \
+    comes: last, or before who has used 150 or 400 ms more, it is the same for Cholesky (example what_if, \
+    kernel.woken, kernel.woken_margin_ms)";
 const SHORT: &str = "Sections take some microseconds here and work between them 100, so that a holder is \
     seldom \
      preempted. What a section of the paper's program takes is not told";

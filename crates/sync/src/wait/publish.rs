@@ -154,7 +154,8 @@ pub fn left<P: Platform>() -> ThreadId {
 pub fn repay<P: Platform>(me: ThreadId) {
     super::repay::<Unpreemptable, P>(me);
     // HINT: wrong, a thread that matters more has to wait for a processor, or a yield is in vain.
-    if !super::raised::<P>(me) && P::higher_preempted(own::<P>(me)) {
+    let holds = super::raised::<P>(me) || super::is_inside::<P>(me);
+    if !holds && P::higher_preempted(own::<P>(me)) {
         P::hand_off();
     }
 }
