@@ -3,6 +3,9 @@
 //!
 //! An event that children inherit can be mapped only if it is bound to a processor, hence one on each. A ring
 //! is a queue: the kernel moves its head, we its tail. What finds no room is lost, and a record says so.
+//!
+//! Samples are a second event on each processor, which writes into the first one's ring and begins disabled.
+//! Its timer costs at each switch while it is on, which the first event does not.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -39,6 +42,14 @@ const REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 /// bytes of its stack.
 const SAMPLE_NS: u64 = 3_917_000;
 const SAMPLE_STACK: u32 = 1024;
+
+/// `PERF_EVENT_IOC_ENABLE`, `DISABLE` and `SET_OUTPUT`. The first two are also for what children inherited.
+const ENABLE: libc::Ioctl = 0x2400;
+const DISABLE: libc::Ioctl = 0x2401;
+const SET_OUTPUT: libc::Ioctl = 0x2405;
+
+/// Of the flags below: disabled, inherit, exclude_kernel, exclude_hv, watermark, sample_id_all, use_clockid.
+const SAMPLE_FLAGS: u64 = 1 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 14 | 1 << 18 | 1 << 25;
 
 /// The flags of `struct perf_event_attr`: disabled, inherit, exclude_kernel, exclude_hv, mmap, comm,
 /// enable_on_exec, task, watermark, sample_id_all, mmap2, comm_exec, use_clockid, context_switch.
@@ -96,6 +107,8 @@ pub enum OpenError {
 struct Ring {
     event: OwnedFd,
     memory: Memory,
+    /// Samples what threads compute there, while it is on.
+    samples: Option<OwnedFd>,
 }
 
 /// A ring's pages.
@@ -124,20 +137,15 @@ pub struct Rings {
 
 impl Rings {
     /// Rings for the process, which is ours and has not called exec(2) yet: they begin with that. With
-    /// samples of what its threads compute, if these are wanted and can be had.
+    /// samples of what its threads compute, if these are wanted and can be had; they are off at first.
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open(process: libc::pid_t, samples: bool) -> Result<Self, OpenError> {
         let mut events = Vec::new();
-        let samples = samples && cfg!(target_arch = "x86_64");
-        let open = |processor| match samples.then(|| open(process, processor, true)) {
-            Some(Ok(event)) => Ok(event),
-            _ => open(process, processor, false),
-        };
         for processor in online() {
-            match open(processor) {
-                Ok(event) => events.push(event),
+            match open(&Attr::switches(), process, processor) {
+                Ok(event) => events.push((event, processor)),
                 // It went offline meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => {
@@ -148,9 +156,34 @@ impl Rings {
                 }
             }
         }
-        let memories = of_one_size(events.len(), |ring, size| map(&events[ring], size))?;
-        let rings = events.into_iter().zip(memories).map(|(event, memory)| Ring { event, memory }).collect();
+        let memories = of_one_size(events.len(), |ring, size| map(&events[ring].0, size))?;
+        let with_samples = |event: &OwnedFd, processor| {
+            let samples = open(&Attr::samples(), process, processor).ok()?;
+            control(&samples, SET_OUTPUT, event.as_raw_fd()).then_some(samples)
+        };
+        let ring = |((event, processor), memory)| {
+            let is_wanted = samples && cfg!(target_arch = "x86_64");
+            let samples = is_wanted.then(|| with_samples(&event, processor)).flatten();
+            Ring { event, memory, samples }
+        };
+        let mut rings: Vec<_> = events.into_iter().zip(memories).map(ring).collect();
+        // Too many descriptors: those that there were are for others.
+        if rings.iter().any(|ring| ring.samples.is_none()) {
+            rings.iter_mut().for_each(|ring| ring.samples = None);
+        }
         Ok(Self { rings, bytes: Vec::new() })
+    }
+
+    /// How many there are.
+    pub fn processors(&self) -> usize {
+        self.rings.len()
+    }
+
+    /// Samples what threads compute from now on, or no more.
+    pub fn sample(&self, is_on: bool) {
+        for samples in self.rings.iter().filter_map(|ring| ring.samples.as_ref()) {
+            control(samples, if is_on { ENABLE } else { DISABLE }, 0);
+        }
     }
 
     /// Sleeps until a ring is half full, or this long.
@@ -223,26 +256,44 @@ impl Ring {
     }
 }
 
-fn open(process: libc::pid_t, processor: i32, samples: bool) -> io::Result<OwnedFd> {
-    let mut attr = Attr {
-        kind: PERF_TYPE_SOFTWARE,
-        size: size_of::<Attr>() as u32,
-        config: PERF_COUNT_SW_DUMMY,
-        sample_type: SAMPLE_TID | SAMPLE_TIME,
-        flags: FLAGS,
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Attr::default()
-    };
-    if samples {
-        attr.config = PERF_COUNT_SW_CPU_CLOCK;
-        attr.sample_period = SAMPLE_NS;
-        attr.sample_type |= SAMPLE_IP | SAMPLE_REGS_USER | SAMPLE_STACK_USER;
-        (attr.sample_regs_user, attr.sample_stack_user) = (REGISTERS, SAMPLE_STACK);
+impl Attr {
+    /// No counter: tells of switches, and of threads that begin, end, and map files.
+    fn switches() -> Self {
+        Self {
+            kind: PERF_TYPE_SOFTWARE,
+            size: size_of::<Self>() as u32,
+            config: PERF_COUNT_SW_DUMMY,
+            sample_type: SAMPLE_TID | SAMPLE_TIME,
+            flags: FLAGS,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Self::default()
+        }
     }
+
+    fn samples() -> Self {
+        Self {
+            config: PERF_COUNT_SW_CPU_CLOCK,
+            sample_period: SAMPLE_NS,
+            sample_type: SAMPLE_TID | SAMPLE_TIME | SAMPLE_IP | SAMPLE_REGS_USER | SAMPLE_STACK_USER,
+            flags: SAMPLE_FLAGS,
+            sample_regs_user: REGISTERS,
+            sample_stack_user: SAMPLE_STACK,
+            ..Self::switches()
+        }
+    }
+}
+
+/// Can it be done?
+fn control(event: &OwnedFd, what: libc::Ioctl, argument: i32) -> bool {
+    // SAFETY: an event's descriptor, and a number.
+    unsafe { libc::ioctl(event.as_raw_fd(), what, argument) == 0 }
+}
+
+fn open(attr: &Attr, process: libc::pid_t, processor: i32) -> io::Result<OwnedFd> {
     // SAFETY: `attr` is a valid perf_event_attr of the size it states. The descriptor is new.
     unsafe {
         let flags = PERF_FLAG_FD_CLOEXEC;
-        match libc::syscall(libc::SYS_perf_event_open, &attr, process, processor, -1, flags) {
+        match libc::syscall(libc::SYS_perf_event_open, attr, process, processor, -1, flags) {
             number if number >= 0 => Ok(OwnedFd::from_raw_fd(number as i32)),
             _ => Err(io::Error::last_os_error()),
         }

@@ -194,7 +194,7 @@ impl History {
     /// from when and until when.
     pub fn stretches(&self, thread: u32, from_ns: u64, to_ns: u64, mut each: impl FnMut(Did, u32, u64, u64)) {
         let Some(marks) = self.0.get(&thread) else { return };
-        let first = marks.partition_point(|mark| mark.at_ns <= from_ns).saturating_sub(1);
+        let first = until_then(marks, from_ns).saturating_sub(1);
         let rest = marks.range(first..);
         let ends = marks.range((first + 1).min(marks.len())..).map(|next| next.at_ns).chain([u64::MAX]);
         for (mark, end_ns) in rest.zip(ends) {
@@ -227,9 +227,28 @@ impl Mark {
     }
 }
 
+/// How many marks there are until then. Nearly all who ask mean one of the last: there are 60,000, of which a
+/// search from the middle would load a line of memory at each step.
+fn until_then(marks: &VecDeque<Mark>, at_ns: u64) -> usize {
+    let (mut end, mut step) = (marks.len(), 1);
+    while end > 0 {
+        let start = end.saturating_sub(step);
+        if marks[start].at_ns <= at_ns {
+            let (mut low, mut high) = (start + 1, end);
+            while low < high {
+                let middle = low.midpoint(high);
+                if marks[middle].at_ns <= at_ns { low = middle + 1 } else { high = middle }
+            }
+            return low;
+        }
+        (end, step) = (start, step * 2);
+    }
+    0
+}
+
 /// What was done until then. Before the first mark nothing is known, which is nothing done.
 fn until(marks: &VecDeque<Mark>, at_ns: u64) -> [u64; KINDS] {
-    match marks.partition_point(|mark| mark.at_ns <= at_ns).checked_sub(1) {
+    match until_then(marks, at_ns).checked_sub(1) {
         Some(index) => marks[index].until(at_ns),
         None => marks.front().map_or([0; KINDS], |first| first.before),
     }
@@ -267,6 +286,18 @@ mod tests {
         assert_eq!(split(160, 170), [0, 10, 0, 0]);
         assert_eq!(split(50, 120), [10, 10, 0, 50]);
         assert_eq!(split(250, 350), [10, 0, 40, 50]);
+    }
+
+    #[test]
+    fn a_mark_is_found_from_the_end_as_from_the_middle() {
+        for count in 0..40 {
+            let mark = |at: u64| Mark { at_ns: 10 * (at / 2), did: Did::Run, by: 0, before: [0; KINDS] };
+            let marks: VecDeque<_> = (0..count).map(mark).collect();
+            for at_ns in 0..250 {
+                let expected = marks.partition_point(|mark| mark.at_ns <= at_ns);
+                assert_eq!(until_then(&marks, at_ns), expected, "{at_ns} of {count}");
+            }
+        }
     }
 
     #[test]

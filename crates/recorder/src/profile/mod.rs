@@ -22,6 +22,7 @@ mod longest;
 mod lost;
 mod processors;
 mod regions;
+mod sampling;
 pub mod timeline;
 mod waits;
 mod work;
@@ -55,6 +56,7 @@ use longest::Longest;
 use lost::Losing;
 use processors::Processors;
 use regions::Regions;
+use sampling::Sampling;
 use waits::Waits;
 use work::Work;
 
@@ -179,6 +181,7 @@ pub struct Profiling {
     callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
     blocked: blocked::Looks,
     work: Work,
+    sampling: Sampling,
     images: HashMap<u32, u32>,
     next_image: u32,
     names: HashMap<u32, String>,
@@ -264,6 +267,7 @@ impl Profiling {
             callers: HashMap::default(),
             blocked: blocked::Looks::default(),
             work: Work::default(),
+            sampling: Sampling::default(),
             account: Account::default(),
             maps: Maps::default(),
             history: History::default(),
@@ -345,6 +349,7 @@ impl Profiling {
             let since_ns = now_ns().saturating_sub(turn_ns);
             self.look(since_ns);
             self.look_at_blocked();
+            self.sample();
             let is_full = most > abi::profile::EVENTS / 4;
             turn_ns =
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
@@ -500,6 +505,19 @@ impl Profiling {
         }
     }
 
+    /// Has the kernel sample what threads compute, or not.
+    fn sample(&mut self) {
+        let Ok(rings) = &self.rings else { return };
+        let now_ns = now_ns();
+        if self.waits.is_anybody_waited() {
+            self.sampling.waited(now_ns);
+        }
+        let events = (self.account.threads.len() * rings.processors()) as u64;
+        if let Some(is_on) = self.sampling.look(now_ns, events) {
+            rings.sample(is_on);
+        }
+    }
+
     /// What is applied is older than that.
     fn look_at_blocked(&mut self) {
         let known = (&self.waits, &self.history, &self.account);
@@ -510,6 +528,9 @@ impl Profiling {
     fn pieces(&mut self) {
         let waiters = &self.waits.threads;
         for piece in self.waits.pieces.drain(..) {
+            if let Whom::Thread(_) = piece.whom {
+                self.sampling.waited(piece.to_ns);
+            }
             self.losing.piece(&piece, &self.history, |thread| waiters.contains_key(&thread));
             self.blocked.piece(&piece, &self.history);
             self.work.piece(&piece);
@@ -545,6 +566,7 @@ impl Profiling {
             }
             What::Named { name, .. } => _ = self.names.insert(record.thread, name.clone()),
             What::Exited => self.waits.exited(record.thread, record.time_ns, &self.history),
+            What::In => self.sampling.switched(processor),
             _ => {}
         }
         self.processors.switched(record, processor, &mut self.history, self.timeline.as_mut());

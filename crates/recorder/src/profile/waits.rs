@@ -513,6 +513,11 @@ impl Waits {
         self.waiting.values().any(|now| now.process == process && counts(now.key.class))
     }
 
+    /// Does somebody wait so in any process?
+    pub fn is_anybody_waited(&self) -> bool {
+        self.waiting.values().any(|now| now.key.class.is_lock() || now.key.class.is_barrier())
+    }
+
     /// For whom a thread waits at that.
     pub fn whom(&self, key: Key, thread: u32) -> Whom {
         match self.objects.get(&key) {
