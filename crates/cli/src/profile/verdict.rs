@@ -395,7 +395,7 @@ fn throttled(told: &Told) -> Option<Said> {
 }
 
 /// Wake-ups in vain: where most of them were, and what all of them ran. Not those of less.
-fn most_vain<'a>(rows: &'a [Row]) -> Option<(&'a Row, u64)> {
+fn most_vain(rows: &[Row]) -> Option<(&Row, u64)> {
     let is_vain =
         |row: &&Row| row.class == Class::Cond && row.vain > 0 && row.vain as f64 >= woken(row) as f64 * VAIN;
     let most = rows.iter().filter(is_vain).max_by_key(|row| row.vain)?;

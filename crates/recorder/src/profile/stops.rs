@@ -20,6 +20,8 @@ const LEAST_NS: u64 = 10_000_000;
 const READ_NS: u64 = 50_000_000;
 /// BOUND: so long after it is continued a thread of it has a processor, if others have them.
 const LATE_NS: u64 = 500_000_000;
+/// BOUND: the program has run for less than that between two parts of a stop.
+const NEAR_NS: u64 = 20_000_000;
 /// BOUND: stops that are listed. Others count.
 const MOST: usize = 1_000;
 
@@ -112,8 +114,12 @@ impl Stops {
         if length_ns < LEAST_NS || !(is_seen || self.continued.is_some_and(is_most)) {
             return;
         }
-        if self.all.len() < MOST {
-            self.all.push(Stop { from_ns, at_ns: from_ns - self.sum_ns, length_ns });
+        let (at_ns, many) = (from_ns - self.sum_ns, self.all.len());
+        match self.all.last_mut() {
+            // Each thread needs a processor to stop, and to go on.
+            Some(last) if at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
+            _ if many < MOST => self.all.push(Stop { from_ns, at_ns, length_ns }),
+            _ => {}
         }
         self.sum_ns += length_ns;
         // What comes late is of the same moment.
@@ -206,6 +212,13 @@ mod tests {
         assert_eq!((stops.sum_ns(), stops.now_ns(3_240 * MS)), (3_200 * MS, 40 * MS));
         let one = Stop { from_ns: 20 * MS, at_ns: 20 * MS, length_ns: 3_200 * MS };
         assert_eq!(stops.finish(3_240 * MS), [one]);
+        // The threads stop one after the other, where others have the processors: that is one stop.
+        passed(&mut stops, &[(3_241, 7, false)]);
+        stops.seen(3_245 * MS);
+        passed(&mut stops, &[(3_261, 7, true), (3_262, 7, false)]);
+        stops.seen(3_270 * MS);
+        passed(&mut stops, &[(3_300, 7, true)]);
+        assert_eq!(stops.all.iter().map(|one| one.length_ns / MS).collect::<Vec<_>>(), [20 + 38]);
     }
 
     #[test]

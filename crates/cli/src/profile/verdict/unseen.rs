@@ -6,7 +6,7 @@ use crate::profile::summary::Summary;
 
 /// BOUND: locks that are not seen are told from this part of the threads' time on, and from so many looks.
 const ELSEWHERE: f64 = 0.10;
-const ELSEWHERE_LOOKS: u32 = 5;
+const ELSEWHERE_LOOKS: u32 = 3;
 
 /// Locks that are not seen here took a part of the time that matters.
 pub(super) fn elsewhere(summary: &Summary, all_ns: u64) -> Option<String> {
