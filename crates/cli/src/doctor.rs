@@ -2,6 +2,7 @@
 //! `wakeful doctor`: what this machine offers, and how to get what is missing.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -59,6 +60,8 @@ struct Asked {
     obstacle: Option<String>,
     /// Where OpenMP regions would run: its own, or of what it loads or starts.
     openmp: Option<String>,
+    /// Locks of its language that are not replaced.
+    own_locks: Option<&'static str>,
 }
 
 impl Asked {
@@ -71,8 +74,21 @@ impl Asked {
         let interposer = library::find().ok().filter(|_| helped);
         let openmp =
             interposer.and_then(|interposer| library::openmp(&interposer, &program.image, Reach::All).says());
-        Ok(Self { name: shown, obstacle: program.obstacle.map(|obstacle| obstacle.to_string()), openmp })
+        let own_locks = own_locks(&program.image).filter(|_| helped);
+        let obstacle = program.obstacle.map(|obstacle| obstacle.to_string());
+        Ok(Self { name: shown, obstacle, openmp, own_locks })
     }
+}
+
+/// Locks that do not wait through pthread, if the program's file says so.
+fn own_locks(image: &Path) -> Option<&'static str> {
+    if program::is_go(image) {
+        return Some("Go's own do not use pthread and stay as they are; only C code in it gains");
+    }
+    program::is_rust(image).then_some(
+        "those of Rust's std and parking_lot do not use pthread and stay as they are: take the locks of the \
+         crate `wakeful`",
+    )
 }
 
 pub fn main(args: Args) -> anyhow::Result<ExitCode> {
@@ -193,11 +209,14 @@ fn text(report: &Report) {
     report.views.iter().for_each(show);
     println!("\nIn the kernel, to build on:");
     report.extras.iter().for_each(show);
-    if let Some(Asked { name, obstacle, openmp }) = &report.program {
+    if let Some(Asked { name, obstacle, openmp, own_locks }) = &report.program {
         println!("\n`wakeful run -- {name}`:");
         match obstacle {
             Some(obstacle) => line("unchanged", obstacle),
             None => line("locks", "those of pthread are replaced"),
+        }
+        if let Some(own_locks) = own_locks {
+            line("", own_locks);
         }
         if let Some(openmp) = openmp {
             line("OpenMP", openmp.strip_prefix("OpenMP ").unwrap_or(openmp));
@@ -239,7 +258,7 @@ mod tests {
     fn the_next_thing_is_what_helps_most() {
         let asked = |obstacle: Option<&str>| {
             let obstacle = obstacle.map(String::from);
-            Some(Asked { name: "./a b".to_string(), obstacle, openmp: None })
+            Some(Asked { name: "./a b".to_string(), obstacle, openmp: None, own_locks: None })
         };
         assert!(next(&report("none", Some("sysctl x"), false)).contains("interposer"));
         let wrong = Report { variable_problems: vec![String::new()], ..report("perf", None, true) };

@@ -25,9 +25,7 @@ use linux::environment::PROFILE;
 use recorder::Program;
 use recorder::profile::{Profile, Profiling, Timeline, events::Events};
 
-use crate::recorded::{
-    Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
-};
+use crate::recorded::{Output, Sink, cannot_start, end_as, pass_signals_on, signals_as_before, take_signals};
 use names::Names;
 use report::Report;
 
@@ -107,10 +105,12 @@ pub fn main(args: Args) -> Result<ExitCode> {
     if args.verify {
         // A user who does not want to wait for it has the report.
         signals_as_before();
-        let verified = verify::run(&launch, &report.verdict);
+        let verified = verify::run(&launch, &report.verdict, report.status);
         output.write(|to| verified.write(is_json, to));
     }
-    Ok(exit_code(report.status))
+    signals_as_before();
+    drop(output);
+    Ok(end_as(report.status))
 }
 
 /// What was asked for beside the report.
@@ -135,7 +135,9 @@ fn pictures(
     }
     let stretches = timeline.take_stretches();
     let period_ns = report.summary.period_us.unwrap_or(0) * 1_000;
-    let throttled = &stopped(timeline.take_stopped(), throttled, period_ns);
+    let own_time = |time_ns: u64| profile.own_time_ns(time_ns);
+    let throttled: Stretches = throttled.iter().map(|(from, to)| (own_time(*from), own_time(*to))).collect();
+    let throttled = &stopped(timeline.take_stopped(), &throttled, period_ns);
     if let Some(mut trace) = trace {
         trace.write(|to| trace::write(&profile, &timeline, &stretches, throttled, names, to));
     }

@@ -199,6 +199,25 @@ pub fn cannot_start(error: anyhow::Error, name: &OsStr, path: &Path) -> anyhow::
     }
 }
 
+/// Ends as the program did: by its exit status, or by its signal, as under `wakeful run`.
+pub fn end_as(status: i32) -> ExitCode {
+    let status = ExitStatus::from_raw(status);
+    if let Some(number) = status.signal() {
+        let _ = io::stdout().flush();
+        // SAFETY: of this process alone, which ends here. The program has dumped its core, and we have none
+        // to dump. The structure lives across the calls.
+        unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            libc::signal(number, libc::SIG_DFL);
+            let mut one: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&mut one, number);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+            libc::raise(number);
+        }
+    }
+    exit_code(status.into_raw())
+}
+
 /// The program's own exit status; after a signal as a shell has it.
 pub fn exit_code(status: i32) -> ExitCode {
     let status = ExitStatus::from_raw(status);

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -236,8 +236,66 @@ fn what_was_until_a_crash_is_told_with_the_status() {
     let folder = folder();
     let program = compile(folder.path(), &["-g"]);
     let (records, status) = profiled(&[], &program, &["crash", "10"]);
-    assert_eq!(status, Some(128 + libc::SIGABRT));
+    // As under `run`: by the program's signal.
+    assert_eq!(status, Some(-libc::SIGABRT));
     assert!(number(row(&records, "mutex"), "waits") > 1, "{records:#?}");
+}
+
+/// The holders sleep for some 0.3 s in all, and the program is stopped for as long.
+#[test]
+fn a_stop_from_outside_counts_nowhere() {
+    let folder = folder();
+    let program = compile(folder.path(), &["-g"]);
+    let script = format!("{} sleeper 40 & sleep 0.02; kill -STOP $!; sleep 0.3; kill -CONT $!; wait $!", {
+        program.display()
+    });
+    let html = folder.path().join("page.html");
+    let options = ["--html", html.to_str().unwrap()];
+    let (records, status) = profiled(&options, Path::new("bash"), &["-c", &script]);
+    assert_eq!(status, Some(3), "{records:#?}");
+    if !may_record() {
+        return;
+    }
+    let all = one(&records, "profile");
+    // The shell and its sleep go on meanwhile, and begin and end the stop.
+    assert!(number(all, "stopped_ns") > 200_000_000 && number(all, "stops") >= 1, "{all:#}");
+    assert!(number(row(&records, "mutex"), "longest_ns") < 200_000_000, "{records:#?}");
+    let page = page(&html);
+    assert!(page["stopped"].as_str().unwrap().starts_with("It was stopped from outside for "), "{page:#}");
+    assert_eq!(list(&page, "stops").len() as u64, number(all, "stops"));
+}
+
+/// The program is what the command has become. What it started, and ran for longer, is named next to it.
+#[test]
+fn what_ran_is_named_and_not_what_started_it() {
+    let folder = folder();
+    if !may_record() {
+        return;
+    }
+    let program = compile(folder.path(), &["-g"]);
+    let words = ["profile", "env", "A=1"];
+    let talk = wakeful().args(words).arg(&program).args(["alone", "5"]).output().unwrap().stderr;
+    let talk = String::from_utf8(talk).unwrap();
+    assert!(talk.starts_with("wakeful: `profiled`, started by `env`, took "), "{talk}");
+    let script = format!("{} alone 20; exit 0", program.display());
+    let (records, _) = profiled(&[], Path::new("sh"), &["-c", &script]);
+    let all = one(&records, "profile");
+    assert_eq!((&all["program"], &all["ran_longest"][0]), (&Value::from("sh"), &Value::from("profiled")));
+    assert_eq!((number(all, "processes_all"), number(all, "threads_of_one")), (2, 4), "{all:#}");
+}
+
+/// Two threads hand over by futex(2) itself.
+#[test]
+fn locks_that_are_not_seen_are_told() {
+    let folder = folder();
+    if !may_record() {
+        return;
+    }
+    let program = compile_by("cc", folder.path(), "futex.c", &["-g"]);
+    let (records, status) = profiled(&[], &program, &["150"]);
+    assert_eq!((status, cause(&records)), (Some(0), "nothing"), "{records:#?}");
+    let words = one(&records, "verdict")["words"].as_str().unwrap();
+    assert!(words.contains("outside of the locks that are seen here, mostly in take"), "{words}");
 }
 
 #[test]
@@ -399,8 +457,11 @@ fn whoever_ends_the_profiler_ends_the_program() {
         // The program has the other end of it.
         output.read_to_end(&mut Vec::new()).unwrap();
         assert!(since.elapsed() < Duration::from_secs(30), "{verb}, {number}");
-        let code = child.wait().unwrap().code();
-        assert_eq!(code, (number != libc::SIGKILL).then_some(128 + number), "{verb}, {number}");
+        let status = child.wait().unwrap();
+        match verb {
+            "profile" => assert_eq!(status.signal(), Some(number)),
+            _ => assert_eq!(status.code(), (number != libc::SIGKILL).then_some(128 + number), "{number}"),
+        }
     }
 }
 
@@ -604,7 +665,9 @@ fn the_page_is_there_however_the_program_goes_on() {
     let program = compile(folder.path(), &["-g"]);
     let html = folder.path().join("page.html");
     let options = ["--html", html.to_str().unwrap()];
-    for (mode, status, processes) in [("crash", Some(134), 1), ("fork", Some(0), 2), ("exec", Some(0), 2)] {
+    for (mode, status, processes) in
+        [("crash", Some(-libc::SIGABRT), 1), ("fork", Some(0), 2), ("exec", Some(0), 2)]
+    {
         let (records, ended) = profiled(&options, &program, &[mode, "10"]);
         assert_eq!(ended, status, "{mode}: {records:#?}");
         let page = page(&html);
@@ -657,8 +720,9 @@ fn predicted_and_measured_stand_side_by_side() {
     // One that a signal ends is not judged.
     let output = wakeful().args(["profile", "--verify"]).arg(&program).args(["crash", "1"]).output().unwrap();
     let talk = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(134), "{talk}");
-    assert!(talk.contains("a signal ended them"), "{talk}");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{talk}");
+    let words: Vec<&str> = talk.split_whitespace().collect();
+    assert!(words.join(" ").contains("nothing was measured: the program failed (signal 6)"), "{talk}");
 }
 
 /// The writer sleeps while it has the lock, and before it posts.

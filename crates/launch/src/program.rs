@@ -224,6 +224,14 @@ pub fn is_go(path: &Path) -> bool {
     })
 }
 
+/// Is this program written in Rust, whose std waits without pthread? Its messages name the files of that
+/// library, also in a program without symbols.
+pub fn is_rust(path: &Path) -> bool {
+    let data = File::open(path).and_then(|file| Mapped::of(&file));
+    // As "/rustc/HASH/library/std/src/thread/mod.rs".
+    data.is_ok_and(|data| data.split(|byte| *byte == b'/').any(|part| part == b"rustc"))
+}
+
 fn has_section<H: FileHeader<Endian = Endianness>>(data: &[u8], wanted: &[u8]) -> bool {
     let Ok(header) = H::parse(data) else { return false };
     let Ok(endian) = header.endian() else { return false };
@@ -276,6 +284,7 @@ mod tests {
     #[test]
     fn this_test_is_a_program_that_can_be_helped() {
         let here = std::env::current_exe().unwrap();
+        assert!(is_rust(&here) && !is_rust(Path::new("/bin/sh")));
         assert_eq!(inspect(&here).unwrap(), Program { image: here, obstacle: None });
     }
 

@@ -113,8 +113,16 @@ pub struct Account {
     names: HashSet<String>,
     /// Living threads of each process.
     living: HashMap<u32, u32>,
-    /// Most threads that were alive at one time.
+    /// Most threads that were alive at one time; most processes; and most threads of one process.
     pub most_at_once: usize,
+    /// See `most_at_once`.
+    pub most_processes: usize,
+    /// See `most_at_once`.
+    pub most_of_one: u32,
+    /// All processes that there were.
+    pub processes: u64,
+    /// What the threads of those that have ended ran, as far as there are [`MOST_ENDED`] of them.
+    pub ran_ns: HashMap<u32, u64>,
     /// Records that the kernel had no room for.
     pub lost: u64,
     /// By how many threads could run at one time, the last for more: how long that was, and how long
@@ -235,11 +243,16 @@ impl Account {
         let (now_ns, others_ready_ns, ready) = (self.now_ns, self.others_ready_ns, &mut self.ready);
         let living = &mut self.living;
         let count = self.threads.len();
-        let most = &mut self.most_at_once;
+        let most = (&mut self.most_at_once, &mut self.most_processes, &mut self.most_of_one);
+        let processes = &mut self.processes;
         self.threads.entry(record.thread).or_insert_with(|| {
             *ready += 1;
-            *most = (*most).max(count + 1);
-            *living.entry(record.process).or_default() += 1;
+            let of_it = living.entry(record.process).or_default();
+            *processes += u64::from(*of_it == 0);
+            *of_it += 1;
+            *most.2 = (*most.2).max(*of_it);
+            *most.0 = (*most.0).max(count + 1);
+            *most.1 = (*most.1).max(living.len());
             Thread {
                 process: record.process,
                 thread: record.thread,
@@ -288,6 +301,9 @@ impl Account {
             if *living.get() == 0 {
                 living.remove();
             }
+        }
+        if self.ran_ns.len() < MOST_ENDED || self.ran_ns.contains_key(&thread.process) {
+            *self.ran_ns.entry(thread.process).or_default() += thread.times.run_ns;
         }
         let pool = self.pool(&thread);
         let pool = self.pools.entry(pool).or_default();
@@ -498,6 +514,13 @@ mod tests {
         assert!(account.is_alive(1));
         account.apply(&at(2, 2, What::Exited));
         assert!(!account.is_alive(1));
+        assert_eq!((account.processes, account.most_processes, account.most_of_one), (1, 1, 2));
+        for process in 10..13 {
+            account.apply(&Record { process, ..at(3, process, What::In) });
+        }
+        assert_eq!((account.processes, account.most_processes, account.most_of_one), (4, 3, 2));
+        account.finish(9);
+        assert_eq!(account.ran_ns[&10], 6);
     }
 
     #[test]

@@ -39,6 +39,11 @@ pub fn look(process: u32, thread: u32) -> Option<Look> {
     ((sp, pc) == (sp_after, pc_after)).then_some(Look { call, sp, pc, bp: None, stack })
 }
 
+/// The call that a thread is blocked in, if it is in one.
+pub fn call(process: u32, thread: u32) -> Option<Call> {
+    parse(&read(process, thread)?)?.0
+}
+
 /// Is the thread alive, and may we not look at it? A program may forbid it (prctl(2), PR_SET_DUMPABLE).
 pub fn is_forbidden(process: u32, thread: u32) -> bool {
     let read = fs::File::open(path(process, thread)).and_then(|mut file| file.read(&mut [0; 8]));

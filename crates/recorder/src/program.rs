@@ -24,6 +24,9 @@ pub struct Program {
     /// If exec(2) fails, its error comes through it; else it closes.
     failure: File,
     ended: Option<i32>,
+    /// A signal has stopped it; and somebody has let it go on, since the last question.
+    is_stopped: bool,
+    was_continued: bool,
 }
 
 impl Program {
@@ -51,7 +54,14 @@ impl Program {
                 // SAFETY: ends this process, without what the parent has to do at its end.
                 unsafe { libc::_exit(127) }
             }
-            process => Ok(Self { process, go: Some(go), failure, ended: None }),
+            process => Ok(Self {
+                process,
+                go: Some(go),
+                failure,
+                ended: None,
+                is_stopped: false,
+                was_continued: false,
+            }),
         }
     }
 
@@ -77,14 +87,32 @@ impl Program {
 
     /// The status of wait(2), once it has ended. Does not wait.
     pub fn ended(&mut self) -> Option<i32> {
-        if self.ended.is_none() {
+        let news = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
+        while self.ended.is_none() {
             let mut status = 0;
             // SAFETY: the number lives across the call; the process is our child, and not waited for yet.
-            if unsafe { libc::waitpid(self.process, &mut status, libc::WNOHANG) } == self.process {
-                self.ended = Some(status);
+            if unsafe { libc::waitpid(self.process, &mut status, news) } != self.process {
+                break;
+            }
+            match status {
+                status if libc::WIFSTOPPED(status) => self.is_stopped = true,
+                status if libc::WIFCONTINUED(status) => {
+                    (self.is_stopped, self.was_continued) = (false, true);
+                }
+                status => (self.ended, self.is_stopped) = (Some(status), false),
             }
         }
         self.ended
+    }
+
+    /// Has a signal stopped it, as [`Self::ended`] has learnt? A debugger's stops are not told here.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Was it continued since the last time that somebody asked?
+    pub fn was_continued(&mut self) -> bool {
+        std::mem::take(&mut self.was_continued)
     }
 
     /// Sends it a signal, unless it has ended.

@@ -81,6 +81,21 @@ impl Names {
         all.iter().find(is_own).or(all.first()).cloned().unwrap_or_default()
     }
 
+    /// The function that waits there by locks of its own, without those locks. None if it waits in an OpenMP
+    /// runtime, for the next region, or at a lock that is seen: not each of these waits is told.
+    pub fn waits_in(&mut self, places: &[Place]) -> Option<Site> {
+        let mut all: Vec<Site> = Vec::new();
+        for place in places {
+            all.extend_from_slice(self.frames(place));
+        }
+        if all.iter().any(|site| site.is_openmp() || SEEN.contains(&site.module.as_str())) {
+            return None;
+        }
+        let is_lock = |site: &Site| LOCKS.iter().any(|lock| site.name.contains(lock));
+        let own = all.iter().find(|site| !site.is_library() && !site.is_wrapper() && !is_lock(site));
+        Some(own.or(all.last()).cloned().unwrap_or_default())
+    }
+
     /// The same with those that called it, innermost first; and nothing of the C library, if there is more.
     pub fn own_stack(&mut self, places: &[Place]) -> Vec<Site> {
         let mut all: Vec<Site> = Vec::new();
@@ -115,6 +130,12 @@ impl Names {
 
 /// A place beyond those that are told apart.
 const ELSEWHERE: &str = "elsewhere";
+
+/// Files through which a program waits at the locks that are seen.
+const SEEN: &[&str] = &[PROFILE_NAME, "libwakeful_preload.so"];
+
+/// Parts of the names of functions in locks that are not pthread's.
+const LOCKS: &[&str] = &["std::sync", "std::sys", "core::", "std::thread::park", "parking_lot", "futex"];
 
 /// Functions around a lock that say nothing of who locks.
 const WRAPPERS: &[&str] = &[
@@ -151,9 +172,20 @@ impl Site {
         library || WRAPPERS.iter().any(|wrapper| self.name.starts_with(wrapper))
     }
 
+    /// Does it belong to an OpenMP runtime?
+    fn is_openmp(&self) -> bool {
+        ["libgomp", "libomp", "libiomp"].iter().any(|name| self.module.starts_with(name))
+    }
+
     /// Does it belong to the C library?
     fn is_library(&self) -> bool {
         ["libc.so", "libc-", "ld-linux", "[vdso]"].iter().any(|name| self.module.starts_with(name))
+    }
+
+    /// As a sentence has it: where there is no name, that it has none.
+    pub fn said(&self) -> String {
+        let none = if self.name.contains("+0x") { " (no symbol)" } else { "" };
+        self.label() + none
     }
 
     /// Name and line; without a line, name and file.

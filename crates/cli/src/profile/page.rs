@@ -47,6 +47,9 @@ struct Page<'a> {
     /// One wait that took long, and what the profiler itself took, if that is much.
     longest: &'a Option<String>,
     dear: Option<String>,
+    /// That it was stopped from outside; and when, in the program's time, and for how long.
+    stopped: Option<String>,
+    stops: Vec<[u64; 2]>,
     advice: &'a str,
     gained: Option<String>,
     parts: [&'static str; PARTS.len()],
@@ -267,6 +270,8 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         then: others(verdict),
         longest: &verdict.longest,
         dear: summary.dear(),
+        stopped: summary.stopped(),
+        stops: profile.stops.iter().map(|stop| [since(stop.at_ns), stop.length_ns]).collect(),
         advice,
         gained: gained(verdict),
         parts: PARTS,

@@ -231,8 +231,11 @@ impl Report {
         }
         let known = profile.account.pools.values().map(|(count, _)| count).sum::<u64>();
         let there = linux::Processors::look();
+        let (program, started_by, ran_longest) = called(profile, launch, times.run_ns);
         let summary = Summary {
-            program: launch.name(),
+            program,
+            started_by,
+            ran_longest: ran_longest.filter(|_| !is_hidden),
             signal: signal(profile.status),
             elapsed_ns: profile.elapsed_ns,
             threads: if is_hidden { 0 } else { known.max(profile.waited_ns.len() as u64) },
@@ -260,25 +263,13 @@ impl Report {
             obstacle: launch.program.obstacle.as_ref().map(ToString::to_string),
             is_hidden,
             openmp: launch.openmp_instead_of().filter(|_| regions.is_empty()),
-            processes: profile.processes,
-            events: profile.events,
-            lost_events: profile.dropped,
-            lost_records: profile.account.lost,
-            untold: profile.untold,
-            waits_told: profile.sampled.0,
-            waits_counted: profile.sampled.1,
-            sampled_ns: profile.sampled.2,
-            threads_without_ring: profile.without_ring,
-            processes_elsewhere: profile.refused.0,
-            processes_unmapped: profile.refused.1,
-            programs_silent: profile.programs_silent,
-            processes_left: profile.processes_left,
             spinning: match is_helped {
                 true => launch.spinning().into_iter().map(String::from).collect(),
                 false => Vec::new(),
             },
             profiler_ns: profile.own_ns,
             profiler_start_ns: start_ns,
+            ..recorded(profile, names)
         };
         let verdict = verdict::of(&summary, &with_untold(&rows, &regions), &launch.words());
         Self { summary, rows, regions, threads, verdict, status: profile.status }
@@ -320,6 +311,86 @@ fn threads(profile: &Profile) -> Vec<One> {
     let mut all: Vec<One> = profile.account.ended.iter().map(one).collect();
     all.sort_by_key(|one| (std::cmp::Reverse(one.waited_ns), one.process, one.thread));
     all
+}
+
+/// What the record says as it is.
+fn recorded(profile: &Profile, names: &mut Names) -> Summary {
+    let (elsewhere_ns, elsewhere_in) = elsewhere(profile, names);
+    Summary {
+        stopped_ns: profile.stopped_ns,
+        stops: profile.stops.len() as u64,
+        processes_all: profile.account.processes,
+        processes_at_once: profile.account.most_processes as u64,
+        threads_of_one: profile.account.most_of_one.into(),
+        processors_bound: profile.allowed,
+        elsewhere_ns,
+        elsewhere_in,
+        elsewhere_looks: profile.elsewhere.looks,
+        processes: profile.processes,
+        events: profile.events,
+        lost_events: profile.dropped,
+        lost_records: profile.account.lost,
+        untold: profile.untold,
+        waits_told: profile.sampled.0,
+        waits_counted: profile.sampled.1,
+        sampled_ns: profile.sampled.2,
+        threads_without_ring: profile.without_ring,
+        processes_elsewhere: profile.refused.0,
+        processes_unmapped: profile.refused.1,
+        programs_silent: profile.programs_silent,
+        processes_left: profile.processes_left,
+        ..Summary::default()
+    }
+}
+
+/// BOUND: from this part of the processor time on, a program that another one starts is named.
+const LONGEST: f64 = 0.5;
+/// Bytes of a name that the kernel keeps.
+const NAME: usize = 15;
+
+/// What the program is called; the command that became it, if that is another one; and the program that ran
+/// longest, if that is a third.
+fn called(
+    profile: &Profile,
+    launch: &Launch,
+    run_ns: u64,
+) -> (String, Option<String>, Option<(String, f64)>) {
+    let command = launch.name();
+    let kept = |name: &str| name.bytes().take(NAME).collect::<Vec<u8>>();
+    let file = command.rsplit('/').next().unwrap_or_default();
+    // A script has its interpreter's image, and its own name.
+    let became = profile.programs.get(&profile.process).filter(|name| kept(file) != name.as_bytes());
+    let own = became.map_or(file, String::as_str);
+    let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
+    for (process, ran_ns) in &profile.account.ran_ns {
+        if let Some(name) = profile.programs.get(process) {
+            *ran.entry(name).or_default() += ran_ns;
+        }
+    }
+    let longest = ran.into_iter().max_by_key(|(_, ran_ns)| *ran_ns);
+    let longest = longest.filter(|(name, _)| kept(own) != name.as_bytes());
+    let longest = longest.map(|(name, ran_ns)| (name.to_owned(), ran_ns as f64 / run_ns.max(1) as f64));
+    let longest = longest.filter(|(_, part)| *part >= LONGEST);
+    match became {
+        Some(name) => (name.clone(), Some(command), longest),
+        None => (command, None, longest),
+    }
+}
+
+/// For how long threads were blocked in futex(2) outside of what is told, and where mostly.
+fn elsewhere(profile: &Profile, names: &mut Names) -> (u64, Option<String>) {
+    let mut places: BTreeMap<String, u32> = BTreeMap::new();
+    let (mut all, mut meant) = (0, 0);
+    for (stack, looks) in &profile.elsewhere.stacks {
+        all += looks;
+        if let Some(site) = names.waits_in(stack) {
+            meant += looks;
+            *places.entry(site.label()).or_default() += looks;
+        }
+    }
+    let most = places.into_iter().max_by_key(|(_, looks)| *looks);
+    let blocked_ns = profile.elsewhere.blocked_ns as f64 * f64::from(meant) / f64::from(all.max(1));
+    (blocked_ns as u64, most.map(|(label, _)| label).filter(|label| !label.is_empty()))
 }
 
 fn pool(account: &Account, thread: &Thread) -> String {

@@ -3,17 +3,29 @@
 
 use serde::Serialize;
 
-use crate::format::{ns, percent};
+use crate::format::{grouped, ns, percent};
 
 #[derive(Clone, Default, Serialize)]
 pub struct Summary {
     pub program: String,
+    /// The command that became it, if that has another name, as env(1).
+    pub started_by: Option<String>,
+    /// Another program that the processes of this one became, and that ran for most of the time: its name,
+    /// and its part of the processor time.
+    pub ran_longest: Option<(String, f64)>,
     /// The signal that ended it, if one did.
     pub signal: Option<String>,
+    /// Without the time for which it was stopped from outside, which counts nowhere.
     pub elapsed_ns: u64,
+    pub stopped_ns: u64,
+    pub stops: u64,
     /// All that there were, and most at one time; the latter is 0 if nobody knows.
     pub threads: u64,
     pub threads_at_once: u64,
+    /// All processes, most at one time, and most threads of one at one time; 0 if nobody knows.
+    pub processes_all: u64,
+    pub processes_at_once: u64,
+    pub threads_of_one: u64,
     pub run_ns: u64,
     pub ready_ns: u64,
     pub blocked_ns: u64,
@@ -29,6 +41,13 @@ pub struct Summary {
     pub processors: u32,
     /// Processors that the profiler, and so the program at its start, may use.
     pub processors_allowed: u32,
+    /// The most that one of its threads might use, if somebody has asked.
+    pub processors_bound: Option<u32>,
+    /// Blocked in futex(2) outside of all that is told, all threads together, as an estimate; and in which
+    /// function mostly. Looks that found it.
+    pub elsewhere_ns: u64,
+    pub elsewhere_in: Option<String>,
+    pub elsewhere_looks: u32,
     /// Of those on which they ran, added up: for how long other programs had them, and the threads could have
     /// used them. Then how many the threads got, when they could have used all.
     pub foreign_ns: Option<u64>,
@@ -101,8 +120,55 @@ impl Summary {
         ))
     }
 
+    /// That it was stopped, if it was.
+    pub fn stopped(&self) -> Option<String> {
+        let times = match self.stops {
+            0 => return None,
+            1 => String::new(),
+            many => format!(", {} times", grouped(many)),
+        };
+        let long = ns(self.stopped_ns);
+        Some(format!(
+            "It was stopped from outside for {long}{times} (SIGSTOP, Ctrl-Z, a debugger); not counted."
+        ))
+    }
+
+    /// As many of what there were at one time: threads, processes with one thread each, or both.
+    pub fn at_once_words(&self) -> String {
+        units(self.at_once(), self.processes_at_once, self.threads_of_one)
+    }
+
+    /// All of them.
+    pub fn all_words(&self) -> String {
+        units(self.threads, self.processes_all, self.threads_of_one)
+    }
+
+    /// What the program has several of: `thread` or `process`.
+    pub fn unit(&self) -> &'static str {
+        if self.processes_at_once > 1 && self.threads_of_one <= 1 { "process" } else { "thread" }
+    }
+
     /// Threads at one time, at most.
     pub fn at_once(&self) -> u64 {
         if self.threads_at_once > 0 { self.threads_at_once } else { self.threads }
     }
+}
+
+/// So many threads, of so many processes, of which each has so many at most.
+fn units(threads: u64, processes: u64, of_one: u64) -> String {
+    match (processes, of_one) {
+        (0 | 1, _) => counted(threads, "thread"),
+        (_, 0 | 1) => counted(threads, "process"),
+        _ => format!("{} of {}", counted(threads, "thread"), counted(processes, "process")),
+    }
+}
+
+/// A count, and what it counts.
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { what.into() } else { plural(what) })
+}
+
+/// More than one of it.
+pub fn plural(what: &str) -> String {
+    format!("{what}{}", if what.ends_with('s') { "es" } else { "s" })
 }

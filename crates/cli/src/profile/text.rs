@@ -7,6 +7,7 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 use recorder::symbols::MADE;
 
+use super::names::Site;
 use super::report::{One, RegionRow, Report, Row};
 use super::summary::Summary;
 use super::verdict::{gained, others, some};
@@ -23,8 +24,12 @@ const PLACE: usize = 37;
 
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
-    let line = format!("wakeful: `{}` {}", summary.program, head(summary));
-    writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
+    let line = format!("wakeful: `{}`{} {}", summary.program, by(summary), head(summary));
+    writeln!(to, "{}", wrap(&plain(&line), WIDTH))?;
+    if let Some(stopped) = summary.stopped() {
+        writeln!(to, "{}", wrap(&stopped, WIDTH))?;
+    }
+    writeln!(to)?;
     writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
     if let Some(then) = others(&report.verdict) {
         writeln!(to, "{}", wrap(&then, WIDTH))?;
@@ -58,9 +63,17 @@ pub fn head(summary: &Summary) -> String {
     if summary.is_hidden {
         return format!("took {time}; its threads and their times are hidden from this user{ended}");
     }
-    let plural = if summary.threads == 1 { "" } else { "s" };
-    let (threads, used) = (grouped(summary.threads), average(summary));
-    format!("took {time}, {threads} thread{plural}{used}{}{ended}", room(summary))
+    let longest = match &summary.ran_longest {
+        Some((name, part)) => format!(". `{name}` had {} of its processor time", percent(*part)),
+        None => String::new(),
+    };
+    let (all, used) = (summary.all_words(), average(summary));
+    format!("took {time}, {all}{used}{}{longest}{ended}", room(summary))
+}
+
+/// The command that became it.
+fn by(summary: &Summary) -> String {
+    summary.started_by.as_ref().map_or(String::new(), |name| format!(", started by `{name}`,"))
 }
 
 /// BOUND: the average of a shorter time says nothing.
@@ -267,6 +280,13 @@ fn times(one: &One) -> String {
     format!("{run:>9} {ready:>9} {blocked:>9} {waited:>9}")
 }
 
+/// All places that a row names.
+fn places(row: &Row) -> impl Iterator<Item = &Site> {
+    let worked = row.worked_in.iter().map(|one| &one.place);
+    let blocked = row.blocked_in.iter().map(|one| &one.place);
+    [&row.place].into_iter().chain(&row.callers).chain(worked).chain(blocked)
+}
+
 /// What is behind the tables.
 pub fn remarks(report: &Report) -> Vec<String> {
     let summary = &report.summary;
@@ -283,11 +303,11 @@ pub fn remarks(report: &Report) -> Vec<String> {
     {
         say(&format!("Throttled in {} of {} periods of its quota.", grouped(throttled), grouped(periods)));
     }
-    let without_name = || report.rows.iter().filter(|row| row.place.name.contains("+0x"));
-    if without_name().any(|row| row.place.module != MADE) {
+    let without_name = || report.rows.iter().flat_map(places).filter(|place| place.name.contains("+0x"));
+    if without_name().any(|place| place.module != MADE) {
         say("name+0x..: that file has no symbols; build with them, or do not strip it.");
     }
-    if without_name().any(|row| row.place.module == MADE) {
+    if without_name().any(|place| place.module == MADE) {
         say("[no file]+0x..: code that was made while the program ran, and no /tmp/perf-PID.map names it. \
              Have it written, as by `node --perf-basic-prof` or `python3 -X perf`.");
     }
@@ -320,11 +340,11 @@ pub fn remarks(report: &Report) -> Vec<String> {
     let (threads, processors) = (summary.at_once(), u64::from(summary.processors));
     if !summary.spinning.is_empty() && threads > processors {
         say(&format!(
-            "{} spins, though a holder has no processor, and {} threads shared {} processors: a waiter may \
-             burn a whole slice. Take one that knows the running threads.",
+            "{} spins, though a holder has no processor, and {} shared {}: a waiter may burn a whole slice. \
+             Take one that knows the running threads.",
             summary.spinning.join(" and "),
-            grouped(threads),
-            grouped(processors)
+            summary.at_once_words(),
+            some(processors, "processor")
         ));
     }
     if summary.lost_records > 0 {

@@ -65,6 +65,11 @@ pub fn write(
         });
         write!(to, ",\n{event}")?;
     }
+    for stop in &profile.stops {
+        let name = format!("stopped from outside for {}", crate::format::ns(stop.length_ns));
+        let event = json!({"ph": "i", "s": "g", "name": name, "pid": 0, "tid": 0, "ts": us(stop.at_ns)});
+        write!(to, ",\n{event}")?;
+    }
     let processes: HashMap<u32, u32> =
         timeline.lanes.iter().map(|lane| (lane.thread, lane.process)).collect();
     for (number, wait) in profile.longest.0.iter().enumerate() {

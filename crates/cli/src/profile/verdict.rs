@@ -7,12 +7,14 @@ use recorder::profile::Class;
 use serde::Serialize;
 
 mod gain;
+mod unseen;
 
 pub use gain::Gain;
 use gain::{CHANGED, gains, room};
+use unseen::{elsewhere, left, unseen};
 
 use super::report::{Last, Row};
-use super::summary::Summary;
+use super::summary::{Summary, counted, plural};
 use crate::format::{grouped, ns, percent};
 
 #[derive(Debug, Serialize)]
@@ -50,6 +52,8 @@ const THROTTLED: f64 = 0.25;
 /// BOUND: wake-ups in vain come first from these parts of a place's wake-ups and of all processor time on.
 const VAIN: f64 = 0.5;
 const VAIN_RUN: f64 = 0.05;
+/// BOUND: wake-ups in vain are told from so many on, whatever they cost.
+const MANY_VAIN: u64 = 100;
 /// BOUND: one wait is told from this part of the program's time on, if that is not short; and the thread
 /// starves if others take the lock so often meanwhile.
 const LONG: f64 = 0.25;
@@ -94,11 +98,11 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let may_spin = is_openmp || most.is_some_and(|row| matches!(row.class, Class::Spin | Class::Critical));
     let seen = most.and_then(|row| row.blocked_in.first());
     let is_fault = seen.is_some_and(|one| one.call == "page fault");
-    let seen = seen.map(|one| format!("in {} in {}", one.called(), one.place.label()));
+    let seen = seen.map(|one| format!("in {} in {}", one.called(), one.place.said()));
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let worked = most.filter(|_| name.ends_with("running")).and_then(worked);
-    let most = most.map(|row| (format!("{} in {}", row.kind, row.place.label()), part(row)));
+    let most = most.map(|row| (format!("{} in {}", row.kind, row.place.said()), part(row)));
     Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, is_fault, last }
 }
 
@@ -112,7 +116,7 @@ fn worked(row: &Row) -> Option<String> {
     };
     let looks = some(all.into(), "look");
     let who = if row.class.is_barrier() { "The last one" } else { "The holder" };
-    Some(format!(" {who} was seen at work in {}{callers} ({} of {looks}).", first.place.label(), first.looks))
+    Some(format!(" {who} was seen at work in {}{callers} ({} of {looks}).", first.place.said(), first.looks))
 }
 
 /// The thread for which this part of all barriers' time was waited longest, with that time.
@@ -170,10 +174,19 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
             waiting(&causes[0], share(&causes[0]), &gains(summary, causes[0].name, told.is_bounded()), &told)
         })
     });
-    let (cause, mut words, advice) = beside(&told, first.unwrap_or_else(|| nothing(&told)));
+    let (cause, mut words, mut advice) = beside(&told, first.unwrap_or_else(|| nothing(&told)));
+    if cause != "nothing"
+        && let Some(elsewhere) = elsewhere(summary, told.all_ns)
+    {
+        words += &format!(" {elsewhere}");
+    }
+    if CHANGED.contains(&cause) && summary.is_unmeasured() {
+        advice += " The run is too short to tell what other programs took: no bound is told.";
+    }
     words += &left(summary);
     let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
     let longest = longest(summary, rows);
+    words += &also_vain(summary, rows, cause);
     Verdict { cause, words, advice, gains, waited, longest, others }
 }
 
@@ -281,7 +294,8 @@ impl Told<'_> {
     /// what they burn while they wait.
     fn is_bounded(&self) -> bool {
         let estimated = self.share(self.regions_ns + self.sampled_ns);
-        self.summary.without_switches.is_none() && estimated < MINOR && !self.may_spin()
+        let is_known = self.summary.without_switches.is_none() && !self.summary.is_unmeasured();
+        is_known && estimated < MINOR && !self.may_spin()
     }
 
     /// Of all threads' time.
@@ -308,23 +322,7 @@ fn thread(name: &str, number: u32) -> String {
 }
 
 pub fn some(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// What goes on when the program has ended.
-fn left(summary: &Summary) -> String {
-    let after = ns(summary.elapsed_ns);
-    match summary.processes_left {
-        0 => String::new(),
-        1 => format!(
-            " A process that it started still runs: its waits after {after} are not in this report. Start it \
-             in the foreground to have them."
-        ),
-        many => format!(
-            " {many} processes that it started still run: their waits after {after} are not in this report. \
-             Start them in the foreground to have them."
-        ),
-    }
+    counted(count, what)
 }
 
 /// What other programs took comes first where it is more than what was waited: no lock gives that back.
@@ -384,7 +382,7 @@ fn throttled(told: &Told) -> Option<Said> {
             format!("Raise the quota of {:.2} processors: it stops even one thread.", milli as f64 / 1e3)
         }
         Some(milli) if summary.at_once() > milli / 1_000 => {
-            let fits = some(milli / 1_000, "thread");
+            let fits = some(milli / 1_000, summary.unit());
             format!("Raise the quota of {:.1} processors, or use {fits}.", milli as f64 / 1e3)
         }
         Some(milli) => format!("Raise the quota of {:.1} processors.", milli as f64 / 1e3),
@@ -396,31 +394,47 @@ fn throttled(told: &Told) -> Option<Said> {
     Some(("throttled", words, advice))
 }
 
-fn vain(told: &Told) -> Option<Said> {
-    let Told { summary, rows, .. } = told;
-    let woken = |row: &Row| row.waits.saturating_sub(row.timeouts);
+/// Wake-ups in vain: where most of them were, and what all of them ran. Not those of less.
+fn most_vain(rows: &[Row]) -> Option<(&Row, u64)> {
     let is_vain =
         |row: &&Row| row.class == Class::Cond && row.vain > 0 && row.vain as f64 >= woken(row) as f64 * VAIN;
     let most = rows.iter().filter(is_vain).max_by_key(|row| row.vain)?;
-    let run_ns: u64 = rows.iter().filter(is_vain).map(|row| row.vain_run_ns).sum();
-    // Without the kernel's word nobody knows what they cost.
-    let costs = summary.run_ns == 0 || run_ns as f64 >= summary.run_ns as f64 * VAIN_RUN;
-    if !costs {
-        return None;
-    }
+    Some((most, rows.iter().filter(is_vain).map(|row| row.vain_run_ns).sum()))
+}
+
+fn woken(row: &Row) -> u64 {
+    row.waits.saturating_sub(row.timeouts)
+}
+
+fn vain_words(most: &Row, run_ns: u64, summary: &Summary) -> String {
     let cost = match summary.run_ns {
         0 => String::new(),
         all => format!("; {} of the processor time went there", percent(run_ns as f64 / all as f64)),
     };
-    let words = format!(
+    format!(
         "{} of {} wake-ups from the condition variable in {} were in vain{cost}.",
         grouped(most.vain),
         grouped(woken(most)),
         most.place.label()
-    );
+    )
+}
+
+fn vain(told: &Told) -> Option<Said> {
+    let (most, run_ns) = most_vain(told.rows)?;
+    // Without the kernel's word nobody knows what they cost.
+    let all_ns = told.summary.run_ns;
+    let costs = all_ns == 0 || run_ns as f64 >= all_ns as f64 * VAIN_RUN;
     let advice = "Woken threads seem to have found nothing to do: they waited again at once. Signal once for \
                   each item instead of a broadcast, or give each kind of waiter its own condition variable.";
-    Some(("vain", words, advice.into()))
+    costs.then(|| ("vain", vain_words(most, run_ns, told.summary), advice.into()))
+}
+
+/// They are told also where they do not cost much, if they are many.
+fn also_vain(summary: &Summary, rows: &[Row], cause: &str) -> String {
+    match most_vain(rows).filter(|(most, _)| cause != "vain" && most.vain >= MANY_VAIN) {
+        Some((most, run_ns)) => format!(" And {}", vain_words(most, run_ns, summary)),
+        None => String::new(),
+    }
 }
 
 /// Of the time that somebody waited for preempted holders: another thread of the program had the processor.
@@ -509,10 +523,13 @@ fn bound(told: &Told) -> String {
     if ready(told).is_empty() || used == 0 || used >= allowed || summary.at_once() <= u64::from(used) {
         return String::new();
     }
-    format!(
-        " Let the threads run on all {allowed} processors: does taskset, sched_setaffinity or a cpuset bind \
-         them to {used}?"
-    )
+    match summary.processors_bound {
+        Some(bound @ 1..) if bound <= used => format!(
+            " Let the threads run on all {allowed} processors: taskset, sched_setaffinity or a cpuset binds \
+             them to {bound}."
+        ),
+        _ => String::new(),
+    }
 }
 
 /// More than for locks, the threads may have waited for a processor.
@@ -525,7 +542,7 @@ fn ready(told: &Told) -> String {
         " For longer, {} of thread time ({}), threads were ready without a processor: {} ran on {} of {}.",
         told.part(summary.ready_ns),
         ns(summary.ready_ns),
-        some(summary.at_once(), "thread"),
+        summary.at_once_words(),
         summary.processors,
         some(summary.processors_allowed.max(summary.processors).into(), "processor")
     )
@@ -553,8 +570,10 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
         }
         "preempted" | "last-preempted" => {
             let what = match (gains_by("fewer-threads"), gains_by("run")) {
-                (true, true) => format!("Use fewer threads, or locks that know who runs: {compare}"),
-                (true, false) => "Use fewer threads.".into(),
+                (true, true) => {
+                    format!("Use fewer {}, or locks that know who runs: {compare}", plural(summary.unit()))
+                }
+                (true, false) => format!("Use fewer {}.", plural(summary.unit())),
                 _ => format!("Use locks that know who runs: {compare}"),
             };
             format!("{} {what}", who(cause.name, told))
@@ -686,6 +705,14 @@ fn nothing(told: &Told) -> Said {
         0 => amount,
         some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
     };
+    let elsewhere = elsewhere(summary, told.all_ns);
+    if let Some(elsewhere) = &elsewhere {
+        let advice = format!(
+            "`wakeful watch -- {command}` shows where they block. Rust programs can take the locks of the \
+             crate `wakeful`."
+        );
+        return ("nothing", format!("{amount}. {elsewhere}"), advice);
+    }
     let amount = match summary.programs_silent {
         0 => amount,
         1 => format!("{amount}. A program that it started tells nothing of its waits, see below"),
@@ -697,7 +724,16 @@ fn nothing(told: &Told) -> Said {
     } else if summary.ready_ns > summary.run_ns / 2 && summary.ready_ns > summary.elapsed_ns / 4 {
         match summary.at_once() {
             0 | 1 => "It was ready for long without a processor: another program had it.".into(),
-            _ => "Its threads were ready for long without a processor: fewer threads would do.".into(),
+            _ => {
+                let what = plural(summary.unit());
+                format!(
+                    "Its {what} were ready for long without a processor: {}",
+                    match summary.is_unmeasured() {
+                        true => "fewer would do, or other programs had it.".into(),
+                        false => format!("fewer {what} at one time would do."),
+                    }
+                )
+            }
         }
     } else if idle {
         format!("It was blocked most of the time: `wakeful watch -- {command}` shows in which calls.")
@@ -705,45 +741,6 @@ fn nothing(told: &Told) -> Said {
         "Locks are not its problem: a profiler of functions, such as perf, says what it computes.".into()
     };
     ("nothing", format!("{amount}."), advice)
-}
-
-/// Why no wait of the program is seen, if that is so.
-fn unseen(summary: &Summary) -> Option<Said> {
-    let (words, advice) = if summary.obstacle.is_some() {
-        match summary.is_hidden {
-            true => (
-                "the program has other rights than you: its threads are hidden, and nothing is preloaded.",
-                "Run `wakeful profile` as the user to whom the program changes, by su or sudo. Or profile a \
-                 copy of its file: cp(1) drops the set-user-ID bit.",
-            ),
-            false => (
-                "the waits of this program cannot be seen.",
-                "The times of its threads are all that is known.",
-            ),
-        }
-    } else if summary.processes_elsewhere > 0 {
-        (
-            "a process runs in another PID namespace, and its waits cannot be seen.",
-            "Run `wakeful profile` inside the container.",
-        )
-    } else if summary.processes_unmapped > 0 {
-        (
-            "a process could not map the memory for its events.",
-            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?",
-        )
-    } else if summary.processes == 0 {
-        (
-            "the program did not load the library that tells the waits.",
-            if std::path::Path::new("/proc/self").exists() {
-                "Is LD_PRELOAD removed on the way, does another user's program start, or is /proc hidden?"
-            } else {
-                "Its library and this command meet in /proc, and there is none here: mount it."
-            },
-        )
-    } else {
-        return None;
-    };
-    Some(("unknown", format!("none: {words}"), advice.into()))
 }
 
 #[cfg(test)]

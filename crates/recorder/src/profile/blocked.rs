@@ -82,11 +82,12 @@ impl Looks {
         wanted
     }
 
+    /// At those that are blocked since then, in the program's time; the clock is ahead of that by so much.
     pub fn look(
         &mut self,
         (waits, history, account): (&Waits, &History, &Account),
         (maps, unwinder): (&Maps, &mut Unwinder),
-        since_ns: u64,
+        (since_ns, ahead_ns): (u64, u64),
     ) {
         self.turns = self.turns.wrapping_add(1);
         let is_turn = self.count < FIRST_LOOKS || self.turns.is_multiple_of(SELDOM);
@@ -98,7 +99,7 @@ impl Looks {
             self.looked.insert((thread, at_ns));
             let Some(process) = account.threads.get(&thread).map(|one| one.process) else { continue };
             let Some(look) = look::look(process, thread) else { continue };
-            let now_ns = crate::now_ns();
+            let now_ns = crate::now_ns().saturating_sub(ahead_ns);
             let Some(space) = maps.of(process) else { continue };
             let stack = unwinder.unwind(space, &look);
             let sure = stack.guessed_from.unwrap_or(usize::MAX).min(MOST_PLACES);

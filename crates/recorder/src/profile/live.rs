@@ -36,6 +36,8 @@ pub struct Now<'a> {
     pub(super) waits: &'a Waits,
     pub(super) history: &'a History,
     pub(super) sites: &'a Sites,
+    /// How far the clock is ahead of the program's time.
+    pub(super) ahead_ns: u64,
 }
 
 impl Now<'_> {
@@ -45,7 +47,9 @@ impl Now<'_> {
         let one = |(thread, now): (u32, super::waits::Now)| {
             let whom = self.waits.whom(now.key, thread);
             let does = match whom {
-                Whom::Thread(holder) => self.history.now(holder),
+                Whom::Thread(holder) => {
+                    self.history.now(holder).map(|(did, since_ns)| (did, since_ns + self.ahead_ns))
+                }
                 _ => None,
             };
             Waiting {
@@ -53,7 +57,7 @@ impl Now<'_> {
                 thread,
                 class: now.key.class,
                 object: now.key.object,
-                since_ns: now.since_ns,
+                since_ns: now.since_ns + self.ahead_ns,
                 place: self.sites.places.get(now.site as usize).cloned(),
                 whom,
                 does,

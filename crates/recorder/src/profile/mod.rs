@@ -12,9 +12,11 @@
 //!
 //! Without perf events the waits are known, and not what the holders did.
 
+mod allowed;
 mod blocked;
 mod busy;
 mod cost;
+mod elsewhere;
 pub mod events;
 mod history;
 mod live;
@@ -23,6 +25,7 @@ mod lost;
 mod processors;
 mod regions;
 mod sampling;
+mod stops;
 pub mod timeline;
 mod waits;
 mod work;
@@ -34,10 +37,12 @@ use std::time::{Duration, SystemTime};
 pub use abi::profile::Class;
 use abi::profile::Kind;
 pub use blocked::Seen;
+pub use elsewhere::Elsewhere;
 pub use history::{Did, Split};
 pub use live::{Now, Waiting};
 pub use lost::Lost;
 pub use regions::Region;
+pub use stops::Stop;
 pub use timeline::Timeline;
 pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 
@@ -48,6 +53,7 @@ use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::unwind::Unwinder;
 use crate::{OpenError, Program, StartError, look, now_ns};
+use allowed::Allowed;
 use busy::Busy;
 use cost::Cost;
 use events::{Event, Events, Untold};
@@ -57,6 +63,7 @@ use lost::Losing;
 use processors::Processors;
 use regions::Regions;
 use sampling::Sampling;
+use stops::Stops;
 use waits::Waits;
 use work::Work;
 
@@ -72,6 +79,11 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
+/// BOUND: from one question whether a process is stopped to the next, and processes that are asked at once.
+const ASK_NS: u64 = 5_000_000;
+const MOST_ASKED: usize = 3;
+/// BOUND: processes whose names are kept.
+const MOST_NAMES: usize = 10_000;
 /// BOUND: callers of a place that are kept.
 const MOST_CALLERS: usize = 8;
 /// BOUND: looks in one turn, and at one lock from one place; and such pairs.
@@ -132,8 +144,21 @@ pub struct Profile {
     pub is_helped: bool,
     /// The program's start, on the monotonic clock.
     pub from_ns: u64,
-    /// From the program's start to its end.
+    /// From the program's start to its end, without the time for which it was stopped.
     pub elapsed_ns: u64,
+    /// When it was stopped from outside, and for how long in all. All other times are without that: later
+    /// ones are earlier by the stops before them.
+    pub stops: Vec<Stop>,
+    /// See `stops`.
+    pub stopped_ns: u64,
+    /// The most processors that any of its threads might use, if somebody has asked.
+    pub allowed: Option<u32>,
+    /// Blocked in futex(2) outside of what is told.
+    pub elsewhere: Elsewhere,
+    /// By process: what it became by its last exec(2), and what its threads ran.
+    pub programs: HashMap<u32, String>,
+    /// The program's own process.
+    pub process: u32,
     /// When it began.
     pub began: SystemTime,
     /// The program's status, as wait(2) has it.
@@ -175,6 +200,12 @@ pub struct Profiling {
     regions: Regions,
     timeline: Option<Timeline>,
     processors: Processors,
+    stops: Stops,
+    /// When somebody asked last whether a process is stopped, and which is the next one to be asked.
+    asked: (u64, usize),
+    allowed: Allowed,
+    elsewhere: elsewhere::Looks,
+    became: HashMap<u32, String>,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -257,8 +288,14 @@ impl Profiling {
     #[must_use]
     pub fn new(program: Program, events: Events) -> Self {
         let began = SystemTime::now();
+        let rings = Rings::open(program.process() as libc::pid_t, true);
         Self {
-            rings: Rings::open(program.process() as libc::pid_t, true),
+            stops: Stops::new(rings.is_ok()),
+            asked: (0, 0),
+            allowed: Allowed::default(),
+            elsewhere: elsewhere::Looks::default(),
+            became: HashMap::default(),
+            rings,
             events,
             program,
             began,
@@ -336,6 +373,7 @@ impl Profiling {
             // Before the rest is taken: that of a program that has ended is all there.
             let looked_ns = now_ns();
             let ended = self.program.ended();
+            self.look_for_stops(looked_ns);
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
@@ -346,14 +384,12 @@ impl Profiling {
                 break status;
             }
             self.lived_ns = looked_ns;
-            let since_ns = now_ns().saturating_sub(turn_ns);
-            self.look(since_ns);
-            self.look_at_blocked();
+            self.look(turn_ns);
             self.sample();
             let is_full = most > abi::profile::EVENTS / 4;
             turn_ns =
                 if is_full { turn_ns / 2 } else { turn_ns + turn_ns / 4 }.clamp(SHORTEST_NS, LONGEST_NS);
-            if let Some(every) = self.cost.look(now_ns()) {
+            if let Some(every) = self.cost.look(self.stops.now_ns(now_ns())) {
                 self.events.tell_each(every);
             }
             turns += 1;
@@ -365,7 +401,8 @@ impl Profiling {
                     before.iter().for_each(|thread| self.waits.exited(*thread, 0, &self.history));
                 }
             }
-            let now = Now { waits: &self.waits, history: &self.history, sites: &self.sites };
+            let ahead_ns = self.stops.sum_ns();
+            let now = Now { waits: &self.waits, history: &self.history, sites: &self.sites, ahead_ns };
             each_turn(&self.program, &now);
         };
         self.finish(from_ns, status, own)
@@ -374,7 +411,10 @@ impl Profiling {
     fn finish(mut self, from_ns: u64, status: i32, own: u64) -> Profile {
         // We may have seen it late. Of a program that takes other rights by exec(2), the records end there,
         // as if it ended.
-        let to_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= self.lived_ns).unwrap_or_else(now_ns);
+        let stops = self.stops.finish(now_ns());
+        let lived_ns = self.lived_ns.saturating_sub(self.stops.sum_ns());
+        let exited_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= lived_ns);
+        let to_ns = exited_ns.unwrap_or_else(|| self.stops.now_ns(now_ns()));
         let own_ns = crate::recording::own_ns() - own;
         self.waits.finish(to_ns, &self.history);
         self.pieces();
@@ -390,7 +430,7 @@ impl Profiling {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
         }
         let used = self.processors.used();
-        let busy_ns = Busy::look().since(&self.busy, &used, to_ns - from_ns);
+        let busy_ns = Busy::look().since(&self.busy, &used, to_ns.saturating_sub(from_ns));
         let (wanted_ns, had_ns) = self.account.wanted_ns(used.len() as u32);
         let (is_known, run_ns) = (self.rings.is_ok(), self.account.run_ns());
         let waited_ns = self.waits.threads;
@@ -417,7 +457,13 @@ impl Profiling {
             had: (is_known && wanted_ns > 0).then(|| used.len() as f64 * had_ns as f64 / wanted_ns as f64),
             is_helped: self.taken_helped * 2 > self.taken,
             from_ns,
-            elapsed_ns: to_ns - from_ns,
+            elapsed_ns: to_ns.saturating_sub(from_ns),
+            stops,
+            stopped_ns: self.stops.sum_ns(),
+            allowed: self.allowed.most(),
+            elsewhere: self.elsewhere.finish(),
+            programs: self.became,
+            process: self.program.process(),
             began: self.began,
             status,
             processes: self.events.processes(),
@@ -451,7 +497,13 @@ impl Profiling {
         let batch = &mut self.batch;
         batch.sort_by_key(Item::time_ns);
         let rest = batch.split_off(batch.partition_point(|item| item.time_ns() < horizon_ns));
-        for item in std::mem::replace(batch, rest) {
+        for mut item in std::mem::replace(batch, rest) {
+            match &mut item {
+                Item::Record(one, _) => {
+                    one.time_ns = self.stops.passed(one.time_ns, Some((one.thread, &one.what)));
+                }
+                Item::Event(event) => event.time_ns = self.stops.passed(event.time_ns, None),
+            }
             match item {
                 Item::Record(Record { what: What::Sample(sample), thread, time_ns, process }, _) => {
                     if self.waits.is_waited(process)
@@ -469,6 +521,7 @@ impl Profiling {
         }
         self.place_counted(|_, then_ns, _| then_ns < horizon_ns);
         if horizon_ns != u64::MAX {
+            let horizon_ns = self.stops.now_ns(horizon_ns);
             self.waits.settle(horizon_ns, &self.history);
             self.pieces();
             let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_AT_BARRIERS_NS);
@@ -480,8 +533,46 @@ impl Profiling {
         most
     }
 
+    /// Is the program stopped from outside? Only where nobody runs, the processes are asked, some in a turn.
+    fn look_for_stops(&mut self, looked_ns: u64) {
+        if self.program.was_continued() {
+            self.stops.continued(self.lived_ns.max(self.from_ns), looked_ns);
+        }
+        let Some(idle_ns) = self.stops.idle_since_ns() else { return };
+        if self.program.is_stopped() {
+            return self.stops.seen(looked_ns);
+        }
+        let (asked_ns, next) = self.asked;
+        if looked_ns < idle_ns.max(asked_ns) + ASK_NS {
+            return;
+        }
+        let living = self.account.living().filter(|process| *process != self.program.process());
+        let mut asked: Vec<u32> = living.skip(next).take(MOST_ASKED).collect();
+        self.asked = (looked_ns, if asked.len() < MOST_ASKED { 0 } else { next + MOST_ASKED });
+        asked.push(self.program.process());
+        match asked.into_iter().any(stops::is_stopped) {
+            true => self.stops.seen(looked_ns),
+            false => self.stops.goes_on(looked_ns),
+        }
+    }
+
+    /// Looks at threads that wait, or are blocked, since the last turn.
+    fn look(&mut self, turn_ns: u64) {
+        if self.stops.is_stopped() {
+            return;
+        }
+        let now_ns = now_ns();
+        self.look_at_waiting(self.stops.now_ns(now_ns).saturating_sub(turn_ns));
+        // What is applied is older than that.
+        let known = (&self.waits, &self.history, &self.account);
+        let since_ns = self.stops.now_ns(now_ns).saturating_sub(LATE_NS);
+        self.blocked.look(known, (&self.maps, &mut self.unwinder), (since_ns, self.stops.sum_ns()));
+        self.elsewhere.look((&self.waits, &self.account), (&self.maps, &mut self.unwinder), now_ns);
+        self.allowed.look(&self.account);
+    }
+
     /// Looks at some of those that wait since then, or longer.
-    fn look(&mut self, since_ns: u64) {
+    fn look_at_waiting(&mut self, since_ns: u64) {
         let seen = |now: &waits::Now| self.looks.get(&(now.key, now.site)).copied().unwrap_or(0);
         let is_wanted = |now: &waits::Now| now.since_ns <= since_ns && seen(now) < MOST_LOOKS;
         let some: Vec<_> = self.waits.waiting().filter(|(_, now)| is_wanted(now)).take(LOOKS).collect();
@@ -503,25 +594,6 @@ impl Profiling {
                 *self.callers.entry((now.key, now.site)).or_default().entry(callers).or_default() += 1;
             }
         }
-    }
-
-    /// Has the kernel sample what threads compute, or not.
-    fn sample(&mut self) {
-        let Ok(rings) = &self.rings else { return };
-        let now_ns = now_ns();
-        if self.waits.is_anybody_waited() {
-            self.sampling.waited(now_ns);
-        }
-        let events = (self.account.threads.len() * rings.processors()) as u64;
-        if let Some(is_on) = self.sampling.look(now_ns, events) {
-            rings.sample(is_on);
-        }
-    }
-
-    /// What is applied is older than that.
-    fn look_at_blocked(&mut self) {
-        let known = (&self.waits, &self.history, &self.account);
-        self.blocked.look(known, (&self.maps, &mut self.unwinder), now_ns().saturating_sub(LATE_NS));
     }
 
     /// What was waited since the last time.
@@ -553,13 +625,21 @@ impl Profiling {
                     self.helped.insert(record.process);
                 }
                 self.maps.forked(record.process, *parent);
+                if record.process != *parent
+                    && let Some(name) = self.became.get(parent).cloned()
+                {
+                    self.is_now(record.process, name);
+                }
             }
             What::Named { by_exec: true, name } => {
                 self.programs += u32::from(!name.starts_with(OWN_NAME));
                 // A program that has become another one takes new rings.
+                let by_ns = record.time_ns + self.stops.sum_ns();
                 self.place_counted(|process, then_ns, seen_ns| {
-                    process == record.process && then_ns.min(seen_ns) < record.time_ns
+                    process == record.process && then_ns.min(seen_ns) < by_ns
                 });
+                self.allowed.forget(record.process);
+                self.is_now(record.process, name.clone());
                 self.helped.remove(&record.process);
                 self.maps.cleared(record.process);
                 self.images.remove(&record.process);
@@ -586,6 +666,13 @@ impl Profiling {
         }
     }
 
+    /// The process is that program.
+    fn is_now(&mut self, process: u32, name: String) {
+        if self.became.len() < MOST_NAMES || self.became.contains_key(&process) {
+            self.became.insert(process, name);
+        }
+    }
+
     /// The numbers of a process's image, and of a place in it.
     fn place(&mut self, process: u32, address: u64) -> (u32, u32) {
         let next = &mut self.next_image;
@@ -604,8 +691,9 @@ impl Profiling {
     /// come first. Without them /proc is asked, as long as the process is there.
     fn untold(&mut self, now_ns: u64) {
         let (images, sites, counted) = (&self.images, &self.sites.known, &mut self.counted);
-        let has_records = self.rings.is_ok();
-        self.events.drain_untold(|one, seen_ns| {
+        let (has_records, stops) = (self.rings.is_ok(), &self.stops);
+        self.events.drain_untold(|mut one, seen_ns| {
+            one.ns = stops.counted_ns(one.ns, now_ns);
             let image = images.get(&one.process);
             let is_known = image.is_some_and(|image| sites.contains_key(&(*image, one.caller)));
             counted.push((one, if is_known || !has_records { 0 } else { now_ns }, seen_ns));
@@ -647,6 +735,15 @@ impl Profiling {
         if self.waits.pieces.len() >= MOST_PIECES {
             self.pieces();
         }
+    }
+}
+
+impl Profile {
+    /// A time of the monotonic clock in the program's own, which goes on without its stops.
+    #[must_use]
+    pub fn own_time_ns(&self, time_ns: u64) -> u64 {
+        let before = self.stops.iter().filter(|stop| stop.from_ns < time_ns);
+        time_ns - before.map(|stop| stop.length_ns.min(time_ns - stop.from_ns)).sum::<u64>()
     }
 }
 

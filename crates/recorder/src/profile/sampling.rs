@@ -71,6 +71,21 @@ impl Sampling {
     }
 }
 
+impl super::Profiling {
+    /// Has the kernel sample what threads compute, or not. Time stands still while the program is stopped.
+    pub(super) fn sample(&mut self) {
+        let Ok(rings) = &self.rings else { return };
+        let now_ns = self.stops.now_ns(super::now_ns());
+        if self.waits.is_anybody_waited() {
+            self.sampling.waited(now_ns);
+        }
+        let events = (self.account.threads.len() * rings.processors()) as u64;
+        if let Some(is_on) = self.sampling.look(now_ns, events) {
+            rings.sample(is_on);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -68,7 +68,7 @@ document.title = D.program + " - wakeful profile";
 $("program").textContent = D.program;
 $("head").textContent = D.head;
 for (const [part, id] of [["words", "words"], ["then", "then"], ["longest", "long"], ["advice", "advice"],
-  ["gained", "gained"], ["dear", "dear"]])
+  ["gained", "gained"], ["dear", "dear"], ["stopped", "stopped"]])
   if (D[part]) rich(part === "words" ? D.words[0].toUpperCase() + D.words.slice(1) : D[part], $(id));
   else $(id).hidden = true;
 
@@ -236,6 +236,7 @@ function drawBase() {
     else drawLane(on, row, y);
   }
   drawAxis(on);
+  drawStops(on, tall);
 }
 function drawHead(on, row, y) {
   on.fillStyle = colours.text;
@@ -269,6 +270,21 @@ function drawAxis(on) {
     const x = Math.max(GUTTER, X(start));
     on.fillRect(x, AXIS - 4, Math.max(1, Math.min(width, X(stop)) - x), 4);
   }
+}
+// The time line goes on without the time for which the program was stopped from outside.
+function drawStops(on, bottom) {
+  on.strokeStyle = on.fillStyle = colours.text;
+  on.lineWidth = 1;
+  on.setLineDash([4, 3]);
+  for (const [at, length] of D.stops) if (at >= from && at <= to) {
+    const x = Math.round(X(at)) + 0.5, words = `stopped for ${time(length)}`;
+    on.beginPath();
+    on.moveTo(x, 0);
+    on.lineTo(x, bottom);
+    on.stroke();
+    on.fillText(words, Math.min(x + 4, width - on.measureText(words).width - 4), AXIS + 8);
+  }
+  on.setLineDash([]);
 }
 // Stacked columns, from the bottom up.
 function columns(on, { all, kinds, length }, bottom, room, kindsOf) {

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::format::{grouped, percent};
-use crate::profile::summary::Summary;
+use crate::format::percent;
+use crate::profile::summary::{Summary, plural};
 
 /// A bound of what a change can gain, as far as the record supports one.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +38,12 @@ impl Summary {
         let all_ns = (self.elapsed_ns * u64::from(self.processors)).max(1);
         let share = self.foreign_ns.map(|foreign_ns| foreign_ns as f64 / all_ns as f64);
         share.filter(|share| *share >= FOREIGN && !self.got_quota())
+    }
+
+    /// What other programs had was not measured, and this one lacked processors: as in a short run.
+    pub fn is_unmeasured(&self) -> bool {
+        let lacked = |had: f64| had < f64::from(self.processors) * (1.0 - FOREIGN);
+        self.foreign_ns.is_none() && self.had.is_some_and(lacked)
     }
 
     /// Was it stopped by its quota, and got nearly all of that?
@@ -89,11 +95,13 @@ pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gai
     if own_ns as f64 >= summary.elapsed_ns as f64 * OWN && threads > u64::from(processors) {
         let at_most = at_most(summary, own_ns);
         let words = format!(
-            "{} by no more threads at work than processors, {processors} (there were {} threads at one \
-             time): for {} of the time, another thread of the program had that processor",
+            "{} by no more {} at work than processors, {processors} (there were {} at one time): for {} of \
+             the time, another {} of the program had that processor",
             times(at_most),
-            grouped(threads),
-            part(own_ns)
+            plural(summary.unit()),
+            summary.at_once_words(),
+            part(own_ns),
+            summary.unit()
         );
         gains.push(Gain { by: "fewer-threads", at_most, words });
     }
@@ -116,7 +124,7 @@ impl Gain {
 pub(super) fn room(summary: &Summary) -> String {
     let all = summary.room(summary.processors_allowed.max(summary.processors));
     let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
-    if all < busy * LEAST_GAIN || busy <= 0.0 {
+    if all < busy * LEAST_GAIN || busy <= 0.0 || summary.is_unmeasured() {
         return String::new();
     }
     let gain = times((all / busy).min(MOST_GAIN));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 use crate::profile::names::Site;
-use crate::profile::report::BlockedIn;
+use crate::profile::report::{BlockedIn, WorkedIn};
 
 fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
     let mut row = Row::new(class, &Site { name: "work".into(), ..Site::default() });
@@ -10,7 +10,14 @@ fn row(class: Class, set: impl FnOnce(&mut Row)) -> Row {
 }
 
 fn summary() -> Summary {
-    Summary { run_ns: 1_000, elapsed_ns: 1_000, threads: 2, processes: 1, ..Summary::default() }
+    Summary {
+        run_ns: 1_000,
+        elapsed_ns: 1_000,
+        threads: 2,
+        processes: 1,
+        foreign_ns: Some(0),
+        ..Summary::default()
+    }
 }
 
 #[test]
@@ -84,8 +91,8 @@ fn a_gain_is_bounded_by_what_is_left() {
     let verdict = of(&busy, &[lock], "prog");
     assert_eq!((bounds(&verdict).len(), gained(&verdict)), (2, None));
     let advice = "Waiting for locks is not what costs the time: the threads kept the 2 processors on which \
-                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %. Let the threads run \
-                  on all 4 processors: does taskset, sched_setaffinity or a cpuset bind them to 2?";
+                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %.";
+    // Nothing binds them there, as far as is known.
     assert_eq!(verdict.advice, advice);
     let ready = "For longer, 50 % of thread time (2.00us), threads were ready without a processor: 6 \
                  threads ran on 2 of 4 processors.";
@@ -303,8 +310,8 @@ fn what_other_programs_had_bounds_the_gain_and_comes_first_if_it_is_more() {
     let at_most = of(&half, lock, "prog").gains[0].at_most;
     assert!((at_most - 1.5).abs() < 1e-9, "{at_most}");
     // Little, or unknown: as if there were none.
-    for foreign_ns in [Some(100), None] {
-        let verdict = of(&Summary { foreign_ns, ..half.clone() }, lock, "prog");
+    for (foreign_ns, had) in [(Some(100), Some(1.2)), (None, Some(1.9)), (None, None)] {
+        let verdict = of(&Summary { foreign_ns, had, ..half.clone() }, lock, "prog");
         assert!(verdict.words.starts_with("75 %"), "{}", verdict.words);
         assert_eq!(verdict.gains[0].at_most, 2.5);
     }
@@ -382,4 +389,103 @@ fn where_threads_may_spin_no_bound_is_told() {
     let verdict = of(&base, &[lock.clone(), team], "prog");
     assert!(verdict.gains.is_empty() && verdict.advice.contains("wakeful compare"), "{verdict:?}");
     assert!(!of(&base, &[lock], "prog").gains.is_empty());
+}
+
+/// In a run that is too short to measure the other programs.
+#[test]
+fn what_was_not_measured_is_not_guessed() {
+    let lock = row(Class::Mutex, |row| row.holder_preempted_ns = 600);
+    let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
+    let base = Summary { processors: 1, processors_allowed: 2, threads: 6, ready_ns: 3_000, ..summary() };
+    let base = Summary { waited_behind_waiters_or_free_ns: 600, waited_behind_own_ns: 500, ..base };
+    let short = Summary { run_ns: 400, foreign_ns: None, had: Some(0.4), ..base.clone() };
+    let verdict = of(&short, std::slice::from_ref(&lock), "prog");
+    assert!(verdict.gains.is_empty() && !verdict.advice.contains("binds"), "{verdict:?}");
+    assert!(verdict.advice.ends_with("what other programs took: no bound is told."), "{}", verdict.advice);
+    let advice = of(&short, &[long], "prog").advice;
+    assert!(!advice.contains("to be gained"), "{advice}");
+    // It had all that there was, or somebody has measured: then a bound is one.
+    for measured in [Summary { had: Some(0.95), ..short.clone() }, Summary { foreign_ns: Some(0), ..short }] {
+        assert!(!of(&measured, std::slice::from_ref(&lock), "prog").gains.is_empty());
+    }
+    // What binds them is told where somebody has asked.
+    let bound = |processors_bound| {
+        let summary = Summary { run_ns: 1_000, processors_bound, ..base.clone() };
+        of(&summary, std::slice::from_ref(&lock), "prog").advice
+    };
+    let words = "Let the threads run on all 2 processors: taskset, sched_setaffinity or a cpuset binds them \
+                 to 1.";
+    assert!(bound(Some(1)).ends_with(words), "{}", bound(Some(1)));
+    assert!([Some(2), None].iter().all(|known| !bound(*known).contains("binds")));
+}
+
+#[test]
+fn processes_are_no_threads() {
+    let base =
+        Summary { threads: 200, threads_at_once: 9, processes_all: 200, processes_at_once: 9, ..summary() };
+    let shell = Summary { threads_of_one: 1, ready_ns: 3_000, processors: 2, ..base };
+    let words =
+        "Its processes were ready for long without a processor: fewer processes at one time would do.";
+    assert_eq!(of(&shell, &[], "prog").advice, words);
+    assert_eq!((shell.all_words(), shell.at_once_words()), ("200 processes".into(), "9 processes".into()));
+    let threads = Summary { threads_of_one: 4, ..shell.clone() };
+    assert_eq!(threads.at_once_words(), "9 threads of 9 processes");
+    let one = Summary { processes_all: 1, processes_at_once: 1, threads_of_one: 9, ..shell.clone() };
+    assert_eq!((one.at_once_words(), one.unit()), ("9 threads".into(), "thread"));
+    let lock = row(Class::Mutex, |row| row.holder_preempted_ns = 600);
+    let behind = Summary { waited_behind_own_ns: 500, ..shell.clone() };
+    let verdict = of(&behind, std::slice::from_ref(&lock), "prog");
+    let words = "by no more processes at work than processors, 2 (there were 9 processes at one time)";
+    assert!(verdict.gains.iter().any(|gain| gain.words.contains(words)), "{verdict:?}");
+    let quota = Summary { throttled: Some(9), periods: Some(9), quota_milli: Some(2_000), ..shell };
+    assert_eq!(of(&quota, &[], "prog").advice, "Raise the quota of 2.0 processors, or use 2 processes.");
+}
+
+#[test]
+fn locks_that_are_not_seen_are_no_sign_that_nothing_waits() {
+    let base = Summary { elsewhere_ns: 500, elsewhere_looks: 9, ..summary() };
+    let base = Summary { elsewhere_in: Some("take a.rs:5".into()), ..base };
+    let verdict = of(&base, &[], "prog");
+    let words = "nothing waited for a lock or a barrier of pthread's. For some 50 % of thread time, threads \
+                 were blocked in futex(2) outside of the locks that are seen here, mostly in take a.rs:5:";
+    assert!(verdict.words.starts_with(words), "{}", verdict.words);
+    assert!(
+        verdict.advice.starts_with("`wakeful watch -- prog` shows where they block."),
+        "{}",
+        verdict.advice
+    );
+    let lock = row(Class::Mutex, |row| row.holder_running_ns = 900);
+    assert!(of(&base, &[lock], "prog").words.contains("For some 50 % of thread time"));
+    let little = Summary { elsewhere_ns: 50, ..base.clone() };
+    assert!(!of(&little, &[], "prog").words.contains("futex"));
+    assert!(!of(&Summary { elsewhere_looks: 2, ..base }, &[], "prog").words.contains("futex"));
+}
+
+#[test]
+fn many_wake_ups_in_vain_are_told_whatever_they_cost() {
+    let cond = row(Class::Cond, |row| (row.waits, row.vain, row.vain_run_ns) = (475, 390, 3));
+    let verdict = of(&summary(), std::slice::from_ref(&cond), "prog");
+    assert_eq!(verdict.cause, "nothing");
+    let words = " And 390 of 475 wake-ups from the condition variable in work were in vain; less than 1 % of \
+                 the processor time went there.";
+    assert!(verdict.words.ends_with(words), "{}", verdict.words);
+}
+
+#[test]
+fn a_place_without_a_name_is_told_so() {
+    let place = Site { name: "prog+0x20d1".into(), module: "prog".into(), ..Site::default() };
+    let mut lock = Row::new(Class::Mutex, &place);
+    (lock.holder_running_ns, lock.worked_in) = (900, vec![WorkedIn { place, callers: Vec::new(), looks: 3 }]);
+    let words = of(&summary(), &[lock], "prog").words;
+    let said = "at the mutex in prog+0x20d1 (no symbol). The holder was seen at work in prog+0x20d1 (no \
+                symbol) (3 of 3 looks).";
+    assert!(words.contains(said), "{words}");
+}
+
+#[test]
+fn a_stop_is_told_in_one_line() {
+    let stopped = |stops, stopped_ns| Summary { stops, stopped_ns, ..summary() }.stopped();
+    let words = "It was stopped from outside for 3.20s (SIGSTOP, Ctrl-Z, a debugger); not counted.";
+    assert_eq!((stopped(0, 0), stopped(1, 3_200_000_000).as_deref()), (None, Some(words)));
+    assert!(stopped(3, 1).unwrap().contains(", 3 times (SIGSTOP"));
 }

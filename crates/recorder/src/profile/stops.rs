@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When the program was stopped from outside: by SIGSTOP, Ctrl-Z or a debugger. Its time goes on without
+//! that.
+//!
+//! No thread does anything while it is stopped. So each record and event comes earlier by all stops before
+//! it. Whatever is made of them then knows of no stop: waits, shares, bounds and columns.
+//!
+//! **What a stop is.** No thread of the program has a processor, and meanwhile a process of it was seen
+//! stopped. It begins when the last thread left its processor, and ends with what the program does next. The
+//! profiler may be stopped as well, and see nothing. Then the kernel says that the program was continued, and
+//! the stop is what takes most of the time since the last look.
+//!
+//! Without the kernel's records a stop begins and ends when somebody looks.
+
+use crate::record::What;
+
+/// BOUND: a shorter one is none: a tracer stops a program at each of its calls.
+const LEAST_NS: u64 = 10_000_000;
+/// BOUND: so long after a wait that was only counted it is read, at most.
+const READ_NS: u64 = 50_000_000;
+/// BOUND: so long after it is continued a thread of it has a processor, if others have them.
+const LATE_NS: u64 = 500_000_000;
+/// BOUND: the program has run for less than that between two parts of a stop.
+const NEAR_NS: u64 = 20_000_000;
+/// BOUND: stops that are listed. Others count.
+const MOST: usize = 1_000;
+
+/// A stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Its beginning, on the monotonic clock.
+    pub from_ns: u64,
+    /// The same in the program's time.
+    pub at_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Stops {
+    /// The kernel tells who runs.
+    has_records: bool,
+    /// Threads that have a processor, and since when there is none.
+    running: Vec<u32>,
+    idle_ns: Option<u64>,
+    /// When the program was seen stopped, for the last time.
+    seen_ns: u64,
+    /// It was continued in this time.
+    continued: Option<(u64, u64)>,
+    /// All together.
+    sum_ns: u64,
+    all: Vec<Stop>,
+}
+
+impl Stops {
+    pub fn new(has_records: bool) -> Self {
+        Self { has_records, ..Self::default() }
+    }
+
+    /// The program is stopped at that time.
+    pub fn seen(&mut self, now_ns: u64) {
+        if !self.has_records && self.idle_ns.is_none() {
+            self.idle_ns = Some(now_ns);
+        }
+        self.seen_ns = now_ns;
+    }
+
+    /// The program is not stopped at that time, as far as somebody has looked.
+    pub fn goes_on(&mut self, now_ns: u64) {
+        if !self.has_records {
+            self.over(now_ns);
+            self.idle_ns = None;
+        }
+    }
+
+    /// The kernel says that it was continued between these times.
+    pub fn continued(&mut self, from_ns: u64, to_ns: u64) {
+        self.continued = Some((from_ns, to_ns));
+    }
+
+    /// Takes the time of what the program did, in the order of times: when that was in its own time.
+    pub fn passed(&mut self, time_ns: u64, record: Option<(u32, &What)>) -> u64 {
+        self.over(time_ns);
+        match record {
+            Some((thread, What::In | What::Named { by_exec: true, .. })) => {
+                if !self.running.contains(&thread) {
+                    self.running.push(thread);
+                }
+                self.idle_ns = None;
+            }
+            Some((thread, What::Out | What::Preempted | What::Exited)) => {
+                self.running.retain(|one| *one != thread);
+                if self.running.is_empty() {
+                    self.idle_ns = Some(time_ns);
+                }
+            }
+            None if !self.has_records && self.idle_ns.is_some_and(|idle_ns| idle_ns < time_ns) => {
+                self.idle_ns = None;
+            }
+            _ => {}
+        }
+        time_ns.saturating_sub(self.sum_ns)
+    }
+
+    /// Something happens. Was there a stop before it?
+    fn over(&mut self, now_ns: u64) {
+        let Some(from_ns) = self.idle_ns.filter(|from_ns| *from_ns < now_ns) else { return };
+        let length_ns = now_ns - from_ns;
+        let is_most = |(since_ns, until_ns): (u64, u64)| {
+            (since_ns..=until_ns + LATE_NS).contains(&now_ns) && length_ns * 2 > until_ns - since_ns
+        };
+        let is_seen = self.seen_ns >= from_ns && self.seen_ns < now_ns;
+        if length_ns < LEAST_NS || !(is_seen || self.continued.is_some_and(is_most)) {
+            return;
+        }
+        let (at_ns, many) = (from_ns - self.sum_ns, self.all.len());
+        match self.all.last_mut() {
+            // Each thread needs a processor to stop, and to go on.
+            Some(last) if at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
+            _ if many < MOST => self.all.push(Stop { from_ns, at_ns, length_ns }),
+            _ => {}
+        }
+        self.sum_ns += length_ns;
+        // What comes late is of the same moment.
+        self.idle_ns = Some(now_ns);
+    }
+
+    /// Since when no thread has had a processor, on the monotonic clock. Without records: always.
+    pub fn idle_since_ns(&self) -> Option<u64> {
+        if self.has_records { self.idle_ns } else { Some(0) }
+    }
+
+    /// Is the program stopped, as far as is known?
+    pub fn is_stopped(&self) -> bool {
+        self.idle_ns.is_some_and(|from_ns| from_ns <= self.seen_ns)
+    }
+
+    /// This moment in the program's time.
+    pub fn now_ns(&self, now_ns: u64) -> u64 {
+        let stopped_ns = self.idle_ns.filter(|_| self.is_stopped());
+        stopped_ns.map_or(now_ns, |from_ns| from_ns.min(now_ns)).saturating_sub(self.sum_ns)
+    }
+
+    /// A wait was only counted, and is read at that time on the monotonic clock: how long it was in the
+    /// program's time. A thread that waited during a stop did so for all of it.
+    pub fn counted_ns(&self, ns: u64, now_ns: u64) -> u64 {
+        let last = || self.all.last().map(|last| (last.from_ns + last.length_ns, last.length_ns));
+        let stopped_ns = match self.idle_ns.filter(|_| self.is_stopped()) {
+            Some(from_ns) => now_ns.saturating_sub(from_ns),
+            None => {
+                last().filter(|(to_ns, _)| now_ns < to_ns + READ_NS).map_or(0, |(_, length_ns)| length_ns)
+            }
+        };
+        if stopped_ns < LEAST_NS || ns + LEAST_NS < stopped_ns { ns } else { ns.saturating_sub(stopped_ns) }
+    }
+
+    /// How long they took, together.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// The program ends at that time, on the monotonic clock.
+    pub fn finish(&mut self, now_ns: u64) -> Vec<Stop> {
+        self.over(now_ns);
+        std::mem::take(&mut self.all)
+    }
+}
+
+/// Is this process stopped, by a signal or a debugger?
+pub(super) fn is_stopped(process: u32) -> bool {
+    std::fs::read(format!("/proc/{process}/stat")).is_ok_and(|text| matches!(state(&text), Some(b'T' | b't')))
+}
+
+/// Behind the name, which may have any characters.
+fn state(text: &[u8]) -> Option<u8> {
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    text.get(end + 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Each is the time in ms, the thread, and whether it has a processor from then on.
+    fn passed(stops: &mut Stops, switches: &[(u64, u32, bool)]) -> Vec<u64> {
+        let one = |&(ms, thread, runs): &(u64, u32, bool)| {
+            stops.passed(ms * MS, Some((thread, if runs { &What::In } else { &What::Out }))) / MS
+        };
+        switches.iter().map(one).collect()
+    }
+
+    #[test]
+    fn time_goes_on_without_a_stop() {
+        let mut stops = Stops::new(true);
+        assert_eq!(
+            passed(&mut stops, &[(0, 7, true), (5, 8, true), (10, 7, false), (20, 8, false)]),
+            [0, 5, 10, 20]
+        );
+        stops.seen(25 * MS);
+        assert!(stops.is_stopped());
+        assert_eq!(stops.now_ns(3_000 * MS), 20 * MS);
+        assert_eq!(
+            passed(&mut stops, &[(3_220, 8, true), (3_221, 7, true), (3_230, 8, false)]),
+            [20, 21, 30]
+        );
+        assert!(!stops.is_stopped());
+        // Those that wait through it count the clock's time.
+        assert_eq!([3_205, 30].map(|ms| stops.counted_ns(ms * MS, 3_235 * MS) / MS), [5, 30]);
+        assert_eq!((stops.sum_ns(), stops.now_ns(3_240 * MS)), (3_200 * MS, 40 * MS));
+        let one = Stop { from_ns: 20 * MS, at_ns: 20 * MS, length_ns: 3_200 * MS };
+        assert_eq!(stops.finish(3_240 * MS), [one]);
+        // The threads stop one after the other, where others have the processors: that is one stop.
+        passed(&mut stops, &[(3_241, 7, false)]);
+        stops.seen(3_245 * MS);
+        passed(&mut stops, &[(3_261, 7, true), (3_262, 7, false)]);
+        stops.seen(3_270 * MS);
+        passed(&mut stops, &[(3_300, 7, true)]);
+        assert_eq!(stops.all.iter().map(|one| one.length_ns / MS).collect::<Vec<_>>(), [20 + 38]);
+    }
+
+    #[test]
+    fn who_is_blocked_and_not_seen_stopped_is_not() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (10, 7, false)]);
+        assert_eq!(passed(&mut stops, &[(500, 7, true), (510, 7, false)]), [500, 510]);
+        // Another process of the program goes on meanwhile.
+        passed(&mut stops, &[(520, 7, true)]);
+        stops.seen(600 * MS);
+        assert_eq!(passed(&mut stops, &[(700, 8, true), (710, 8, false), (720, 7, false)]), [700, 710, 720]);
+        // A tracer stops it for a moment.
+        stops.seen(721 * MS);
+        assert_eq!(passed(&mut stops, &[(722, 7, true), (800, 7, false)]), [722, 800]);
+        assert_eq!(stops.sum_ns(), 0);
+        // It is ended while it is stopped.
+        stops.seen(900 * MS);
+        assert_eq!(stops.finish(1_000 * MS)[0].length_ns, 200 * MS);
+    }
+
+    /// As by Ctrl-Z.
+    #[test]
+    fn whoever_is_stopped_along_with_it_learns_it_afterwards() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (100, 7, false)]);
+        stops.continued(95 * MS, 2_110 * MS);
+        assert_eq!(passed(&mut stops, &[(2_100, 7, true), (2_105, 7, false)]), [100, 105]);
+        // Later it is blocked for long, of its own accord; and not for most of the time.
+        assert_eq!(passed(&mut stops, &[(9_105, 7, true), (9_110, 7, false)]), [7_105, 7_110]);
+        stops.continued(9_000 * MS, 9_300 * MS);
+        assert_eq!(passed(&mut stops, &[(9_200, 7, true), (9_400, 7, false)]), [7_200, 7_400]);
+        assert_eq!(stops.sum_ns(), 2_000 * MS);
+        // Whoever looks has a processor before the program has.
+        stops.continued(9_390 * MS, 10_390 * MS);
+        assert_eq!(passed(&mut stops, &[(10_400, 7, true)]), [7_400]);
+    }
+
+    #[test]
+    fn without_records_a_stop_is_as_it_was_seen() {
+        let mut stops = Stops::new(false);
+        stops.goes_on(5 * MS);
+        assert_eq!(stops.passed(8 * MS, None), 8 * MS);
+        stops.seen(10 * MS);
+        // Late, and of before.
+        assert_eq!(stops.passed(9 * MS, None), 9 * MS);
+        stops.seen(20 * MS);
+        assert_eq!(stops.now_ns(30 * MS), 10 * MS);
+        stops.goes_on(110 * MS);
+        assert_eq!(stops.passed(111 * MS, None), 11 * MS);
+        stops.seen(200 * MS);
+        stops.seen(300 * MS);
+        // It goes on before anybody looks.
+        assert_eq!(stops.passed(305 * MS, None), 100 * MS);
+        stops.goes_on(310 * MS);
+        assert_eq!((stops.passed(320 * MS, None), stops.finish(330 * MS).len()), (115 * MS, 2));
+    }
+
+    #[test]
+    fn a_state_stands_behind_the_name() {
+        assert_eq!(state(b"12 (a) b) T 1 2"), Some(b'T'));
+        assert_eq!([state(b""), state(b"12 (a)")], [None, None]);
+    }
+}
