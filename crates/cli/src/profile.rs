@@ -25,9 +25,7 @@ use linux::environment::PROFILE;
 use recorder::Program;
 use recorder::profile::{Profile, Profiling, Timeline, events::Events};
 
-use crate::recorded::{
-    Output, Sink, cannot_start, exit_code, pass_signals_on, signals_as_before, take_signals,
-};
+use crate::recorded::{Output, Sink, cannot_start, end_as, pass_signals_on, signals_as_before, take_signals};
 use names::Names;
 use report::Report;
 
@@ -110,7 +108,9 @@ pub fn main(args: Args) -> Result<ExitCode> {
         let verified = verify::run(&launch, &report.verdict);
         output.write(|to| verified.write(is_json, to));
     }
-    Ok(exit_code(report.status))
+    signals_as_before();
+    drop(output);
+    Ok(end_as(report.status))
 }
 
 /// What was asked for beside the report.
@@ -234,7 +234,8 @@ fn record(
         profiling.keep_timeline();
     }
     pass_signals_on();
-    let listener = live::Listener::new();
+    let obstacle = launch.program.obstacle.as_ref().map(ToString::to_string);
+    let listener = live::Listener::new(obstacle);
     profiling.start()?;
     Ok(profiling.run(|program, now| {
         take_signals().for_each(|number| program.signal(number));

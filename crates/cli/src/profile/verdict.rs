@@ -14,6 +14,7 @@ use gain::{CHANGED, gains, room};
 use super::report::{Last, Row};
 use super::summary::Summary;
 use crate::format::{grouped, ns, percent};
+use crate::recorded::takes_rights;
 
 #[derive(Debug, Serialize)]
 pub struct Verdict {
@@ -713,37 +714,37 @@ fn unseen(summary: &Summary) -> Option<Said> {
         match summary.is_hidden {
             true => (
                 "the program has other rights than you: its threads are hidden, and nothing is preloaded.",
-                "Run `wakeful profile` as the user to whom the program changes, by su or sudo. Or profile a \
-                 copy of its file: cp(1) drops the set-user-ID bit.",
+                takes_rights("profile"),
             ),
             false => (
                 "the waits of this program cannot be seen.",
-                "The times of its threads are all that is known.",
+                "The times of its threads are all that is known.".into(),
             ),
         }
     } else if summary.processes_elsewhere > 0 {
         (
             "a process runs in another PID namespace, and its waits cannot be seen.",
-            "Run `wakeful profile` inside the container.",
+            "Run `wakeful profile` inside the container.".into(),
         )
     } else if summary.processes_unmapped > 0 {
         (
             "a process could not map the memory for its events.",
-            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?",
+            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?".into(),
         )
     } else if summary.processes == 0 {
         (
             "the program did not load the library that tells the waits.",
             if std::path::Path::new("/proc/self").exists() {
                 "Is LD_PRELOAD removed on the way, does another user's program start, or is /proc hidden?"
+                    .into()
             } else {
-                "Its library and this command meet in /proc, and there is none here: mount it."
+                "Its library and this command meet in /proc, and there is none here: mount it.".into()
             },
         )
     } else {
         return None;
     };
-    Some(("unknown", format!("none: {words}"), advice.into()))
+    Some(("unknown", format!("none: {words}"), advice))
 }
 
 #[cfg(test)]

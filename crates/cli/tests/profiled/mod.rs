@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -54,7 +55,7 @@ pub fn wakeful() -> Command {
     command
 }
 
-/// The records, and the exit status.
+/// The records, and the exit status, or the signal with a minus.
 pub fn profiled(options: &[&str], program: &Path, words: &[&str]) -> (Vec<Value>, Option<i32>) {
     let output =
         wakeful().args(["profile", "--json"]).args(options).arg("--").arg(program).args(words).output();
@@ -64,7 +65,8 @@ pub fn profiled(options: &[&str], program: &Path, words: &[&str]) -> (Vec<Value>
 pub fn read(output: &Output) -> (Vec<Value>, Option<i32>) {
     let text = String::from_utf8_lossy(&output.stderr);
     let record = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
-    (text.lines().map(record).collect(), output.status.code())
+    let signal = || output.status.signal().map(|number| -number);
+    (text.lines().map(record).collect(), output.status.code().or_else(signal))
 }
 
 pub fn one<'a>(records: &'a [Value], record: &str) -> &'a Value {

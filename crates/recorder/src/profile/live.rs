@@ -36,6 +36,10 @@ pub struct Now<'a> {
     pub(super) waits: &'a Waits,
     pub(super) history: &'a History,
     pub(super) sites: &'a Sites,
+    /// One wait of how many is told: for locks and semaphores, and at barriers.
+    pub one_in: [u64; 2],
+    /// Processes that tell their waits.
+    pub processes: u32,
 }
 
 impl Now<'_> {
