@@ -354,6 +354,11 @@ fn yields_under_a_mutex() {
 }
 
 #[test]
+fn a_limit_of_address_space_is_the_programs() {
+    same("limited.c");
+}
+
+#[test]
 fn keys() {
     same("keys.c");
 }
