@@ -14,7 +14,6 @@ use gain::{CHANGED, gains, room};
 use super::report::{Last, Row};
 use super::summary::Summary;
 use crate::format::{grouped, ns, percent};
-use crate::recorded::takes_rights;
 
 #[derive(Debug, Serialize)]
 pub struct Verdict {
@@ -714,37 +713,37 @@ fn unseen(summary: &Summary) -> Option<Said> {
         match summary.is_hidden {
             true => (
                 "the program has other rights than you: its threads are hidden, and nothing is preloaded.",
-                takes_rights("profile"),
+                "Run `wakeful profile` as the user to whom the program changes, by su or sudo. Or profile a \
+                 copy of its file: cp(1) drops the set-user-ID bit.",
             ),
             false => (
                 "the waits of this program cannot be seen.",
-                "The times of its threads are all that is known.".into(),
+                "The times of its threads are all that is known.",
             ),
         }
     } else if summary.processes_elsewhere > 0 {
         (
             "a process runs in another PID namespace, and its waits cannot be seen.",
-            "Run `wakeful profile` inside the container.".into(),
+            "Run `wakeful profile` inside the container.",
         )
     } else if summary.processes_unmapped > 0 {
         (
             "a process could not map the memory for its events.",
-            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?".into(),
+            "Does ulimit -v or mlockall forbid 256 MB that are mostly holes?",
         )
     } else if summary.processes == 0 {
         (
             "the program did not load the library that tells the waits.",
             if std::path::Path::new("/proc/self").exists() {
                 "Is LD_PRELOAD removed on the way, does another user's program start, or is /proc hidden?"
-                    .into()
             } else {
-                "Its library and this command meet in /proc, and there is none here: mount it.".into()
+                "Its library and this command meet in /proc, and there is none here: mount it."
             },
         )
     } else {
         return None;
     };
-    Some(("unknown", format!("none: {words}"), advice))
+    Some(("unknown", format!("none: {words}"), advice.into()))
 }
 
 #[cfg(test)]
