@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -132,6 +133,15 @@ fn profiler_of(process: u32) -> Option<u32> {
     path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
 }
 
+/// BOUND: parents of parents that are asked.
+const MOST_PARENTS: usize = 16;
+
+fn parent_of(process: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let parent = text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+    (parent > 0).then_some(parent)
+}
+
 /// May another user's rights be needed to look at it? The files of such a process are theirs, or root's.
 fn is_anothers(process: u32) -> bool {
     // SAFETY: no arguments.
@@ -161,7 +171,9 @@ impl Watched {
         let ask_by = UnixStream::pair();
         drop(ask_by.with_context(|| format!("cannot ask about process {process}"))?);
         let profilers = [Some(process), profiler_of(process)];
-        let profiler = profilers.into_iter().flatten().find(|one| ask(*one).is_some());
+        // A program that tells nothing does not know its profiler, which is its parent.
+        let parents = iter::successors(parent_of(process), |one| parent_of(*one)).take(MOST_PARENTS);
+        let profiler = profilers.into_iter().flatten().chain(parents).find(|one| ask(*one).is_some());
         let memory = || Some(Source::Memory(Box::new(Outside::new(process)?), Since::default()));
         let Some(source) = profiler.map(Source::Profiler).or_else(memory) else {
             if is_anothers(process) {
