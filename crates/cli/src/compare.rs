@@ -50,7 +50,7 @@ pub struct Args {
 
 fn timeout(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| "give a time above 0, such as 90s".to_string())
+    time.ok_or_else(|| "give a time above 0 with its unit, such as 90s".to_string())
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {

@@ -18,6 +18,8 @@ pub struct Args {
 pub fn main(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "wakeful", &mut script);
-    std::io::stdout().write_all(&script)?;
+    if let Err(error) = std::io::stdout().write_all(&script) {
+        crate::unwritten(&error);
+    }
     Ok(ExitCode::SUCCESS)
 }

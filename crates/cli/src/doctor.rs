@@ -44,6 +44,8 @@ struct Report {
     view_problem: Option<String>,
     /// Of variables whose value `wakeful run` would refuse.
     variable_problems: Vec<String>,
+    /// Of variables that look like ours and do nothing.
+    variables_ignored: Vec<String>,
     views: Vec<View>,
     extras: Vec<View>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,8 +111,9 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
         library: library.as_ref().ok().map(|path| path.display().to_string()),
         library_problem: library.as_ref().err().map(|error| format!("{error:#}")),
         view: taken.as_ref().and_then(|taken| taken.as_ref().ok()).map_or(best, String::as_str).to_string(),
-        view_problem: taken.and_then(Result::err).map(|error| format!("{error:#}")),
+        view_problem: taken.and_then(Result::err).map(|error| suggest::reason(&error)),
         variable_problems: variable_problems(),
+        variables_ignored: names::ignored(),
         views,
         extras: vec![probe::slice(), probe::sched_ext()],
         program: args.program.as_deref().map(Asked::new).transpose()?,
@@ -204,7 +207,8 @@ fn text(report: &Report) {
     if let Some(problem) = &report.view_problem {
         line("", problem);
     }
-    report.variable_problems.iter().for_each(|problem| line("environment", problem));
+    let problems = report.variable_problems.iter().chain(&report.variables_ignored);
+    problems.for_each(|problem| line("environment", problem));
     println!("\nKernel views, best first; `auto` takes {} here:", report.view);
     report.views.iter().for_each(show);
     println!("\nIn the kernel, to build on:");
@@ -247,6 +251,7 @@ mod tests {
             view: view.to_string(),
             view_problem: None,
             variable_problems: Vec::new(),
+            variables_ignored: Vec::new(),
             views: vec![perf],
             extras: Vec::new(),
             program: None,

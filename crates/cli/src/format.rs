@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How results look.
 
+pub use launch::suggest::plain;
 use serde::Serialize;
 
 /// Output format.
@@ -53,10 +54,13 @@ pub struct Record<'a, T: Serialize> {
 /// Prints a JSON line.
 pub fn json(record: &str, fields: &impl Serialize) -> anyhow::Result<()> {
     use std::io::Write;
+    let mut text = serde_json::to_vec(&Record { schema: ::bench::SCHEMA, record, fields })?;
+    text.push(b'\n');
     let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, &Record { schema: ::bench::SCHEMA, record, fields })?;
-    writeln!(out)?;
-    Ok(out.flush()?)
+    if let Err(error) = out.write_all(&text).and_then(|()| out.flush()) {
+        crate::unwritten(&error);
+    }
+    Ok(())
 }
 
 /// Three significant digits with a unit prefix: 1234567 is "1.23M".
@@ -122,19 +126,9 @@ pub fn ns(value: u64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
-/// Without what a terminal would obey: names come from programs, paths from whoever may write there.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_is_left_that_a_terminal_obeys() {
-        assert_eq!(plain("a\u{1b}[2J\nb\u{9b}1m\t\u{7f}ü"), "a?[2J?b?1m??ü");
-    }
 
     #[test]
     fn numbers_keep_three_digits() {

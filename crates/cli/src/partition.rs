@@ -82,7 +82,10 @@ pub fn hand_over(fd: &OwnedFd) -> Option<String> {
 
 /// The server's word, for people.
 pub fn explain(error: Error) -> anyhow::Error {
-    anyhow::anyhow!("{error}")
+    match error {
+        Error::Io(error) => anyhow::Error::from(error).context("the processor server does not answer"),
+        error => anyhow::anyhow!("{error}"),
+    }
 }
 
 /// An application, as `status` shows it.

@@ -236,7 +236,8 @@ fn record(
         profiling.keep_timeline();
     }
     pass_signals_on();
-    let listener = live::Listener::new();
+    let obstacle = launch.program.obstacle.as_ref().map(ToString::to_string);
+    let listener = live::Listener::new(obstacle);
     profiling.start()?;
     Ok(profiling.run(|program, now| {
         take_signals().for_each(|number| program.signal(number));

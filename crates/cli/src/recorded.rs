@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use launch::program;
 use recorder::{OpenError, StartError};
 use serde::Serialize;
@@ -81,8 +81,14 @@ impl Sink {
             let file = File::options().write(true).create(true).truncate(false).open(path)?;
             Ok((file.try_clone()?, file))
         };
-        let (untouched, file) = open().with_context(|| {
-            format!("cannot write to {}; name a file in a folder where you may write", path.display())
+        let (untouched, file) = open().map_err(|error| {
+            let name = plain(&path.to_string_lossy());
+            match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOSPC | libc::EDQUOT) => {
+                    anyhow::Error::from(error).context(format!("cannot write to {name}"))
+                }
+                _ => anyhow!("cannot write to {name}: {error};\nname a file in a folder where you may write"),
+            }
         })?;
         Ok(Self {
             to: Box::new(BufWriter::new(file)),
@@ -225,6 +231,21 @@ pub fn exit_code(status: i32) -> ExitCode {
     u8::try_from(code).unwrap_or(crate::FAILED).into()
 }
 
+/// The signal that ended a program, of a status of wait(2): "11 (SIGSEGV)".
+pub fn signal(status: i32) -> Option<String> {
+    let words = ExitStatus::from_raw(status).to_string();
+    let signal = words.strip_prefix("signal: ")?;
+    Some(signal.trim_end_matches(" (core dumped)").into())
+}
+
+/// What is said of a program that takes other rights, and what to do with this verb.
+pub fn takes_rights(verb: &str) -> String {
+    format!(
+        "Run `wakeful {verb}` as the user to whom the program changes, by su or sudo. Or {verb} a copy of \
+         its file: cp(1) drops the set-user-ID bit."
+    )
+}
+
 /// What the user can do about it: one thing.
 pub fn advice(error: &OpenError) -> String {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
@@ -305,6 +326,13 @@ pub fn signals_as_before() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_has_its_name() {
+        let core = 0x80;
+        assert_eq!(signal(libc::SIGSEGV | core), Some("11 (SIGSEGV)".into()));
+        assert_eq!([signal(libc::SIGINT), signal(3 << 8)], [Some("2 (SIGINT)".into()), None]);
+    }
 
     #[test]
     fn no_signal_takes_the_place_of_another() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use launch::closure::Reach;
-use launch::{Launch, Taken, names, probe, program};
+use launch::{Launch, Taken, names, probe, program, suggest};
 
 use crate::format::whole_number;
 use crate::partition::{self, Cpus};
@@ -76,10 +76,12 @@ pub fn main(args: Args) -> anyhow::Result<ExitCode> {
             eprintln!("wakeful: {} of its own ({})", partition::processors(state.holds), state.ids);
         }
         // One that is not helped would not know what to do with it.
-        if launch.program.obstacle.is_none()
-            && let Some(number) = partition::hand_over(&block)
-        {
-            command.env(linux::environment::PARTITION.name(), number);
+        match partition::hand_over(&block).filter(|_| launch.program.obstacle.is_none()) {
+            Some(number) => _ = command.env(linux::environment::PARTITION.name(), number),
+            None if launch.program.obstacle.is_some() => {}
+            None => eprintln!(
+                "wakeful: the program does not learn how many processors it has;\nraise `ulimit -n` above 900"
+            ),
         }
     }
     if args.verbose {
@@ -118,7 +120,7 @@ fn explain(launch: &Launch, scheduled: bool) {
         }
         Ok(Taken { taken, .. }) => eprintln!("wakeful: view {taken}"),
         // The program runs all the same.
-        Err(reason) => eprintln!("wakeful: {reason:#}"),
+        Err(error) => eprintln!("wakeful: {}", suggest::reason(&error)),
     }
     if program::is_go(&launch.program.image) {
         eprintln!("wakeful: a Go program; its own locks do not use pthread, only C code in it gains");

@@ -298,7 +298,7 @@ fn time(text: &str) -> Result<f64, String> {
         // BOUND: a day of virtual time is hours of ours.
         Ok(time) if time.as_secs() < 86_400 => Ok(time.as_nanos() as f64),
         Ok(_) => Err("give a time below a day".into()),
-        Err(_) => Err("give a time such as 20us".into()),
+        Err(_) => Err("give a time with its unit, such as 20us".into()),
     }
 }
 

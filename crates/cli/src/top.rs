@@ -39,7 +39,7 @@ pub struct Args {
     /// Look once, and print it; as where standard output is no terminal
     #[arg(long, requires = "process")]
     once: bool,
-    /// Print that look as JSON, a line for each lock, and one for threads that found no room
+    /// Print that look as JSON, a line for each lock, and one for what it does not see
     #[arg(long, requires = "process")]
     json: bool,
     /// A process of a program under `wakeful profile` or `wakeful run`, or the profiler
@@ -50,7 +50,7 @@ pub struct Args {
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number of seconds, from 0.05 to 3600".into()),
+        _ => Err("give a number of seconds without a unit, from 0.05 to 3600, such as 1".into()),
     }
 }
 
@@ -73,7 +73,9 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
             std::thread::sleep(SECOND_LOOK);
             look = watched.look();
         }
-        let look = look.unwrap_or_default();
+        let Some(look) = look else {
+            bail!("process {process} has ended, or nobody tells any more what it waits for")
+        };
         if !args.json {
             program::lines(&look).iter().for_each(|line| println!("{line}"));
             return Ok(ExitCode::SUCCESS);
@@ -81,6 +83,9 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
         look.locks.iter().try_for_each(|lock| format::json("waiting", lock))?;
         if look.unlisted > 0 {
             format::json("unlisted", &Unlisted { threads: look.unlisted })?;
+        }
+        if let Some(unseen) = &look.unseen {
+            format::json("unseen", unseen)?;
         }
         return Ok(ExitCode::SUCCESS);
     }

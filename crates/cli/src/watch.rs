@@ -9,20 +9,22 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::Result;
-use launch::program;
+use launch::program::{self, Obstacle};
 use recorder::{OpenError, Options, Outcome, Program, Recording};
 
-use crate::recorded::{Output, advice, cannot_start, exit_code, pass_signals_on, take_signals};
+use crate::recorded::{
+    Output, advice, cannot_start, end_as, pass_signals_on, signals_as_before, take_signals,
+};
 use report::Report;
 
 /// Run a program unchanged, and say which thread was blocked, how long, and in which stack
 ///
 /// For programs with a pool of threads: tokio, rayon, Go, libuv, Python's executors. Nothing is preloaded.
 /// The report goes to standard error when the program has ended. Exit status: the program's; 125, 126 and 127
-/// as for `wakeful run`.
+/// as for `wakeful run`. If a signal ends the program, the same one ends this command.
 #[derive(clap::Args)]
 pub struct Args {
-    /// From when on a block is long, such as 500us or 20ms
+    /// From when on a block is long, with a unit, such as 500us or 20ms
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = threshold)]
     threshold: Duration,
     #[command(flatten)]
@@ -39,7 +41,7 @@ const SHORTEST: Duration = Duration::from_micros(100);
 
 fn threshold(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).ok().filter(|time| *time >= SHORTEST);
-    time.ok_or_else(|| "give a time of 100us or more, such as 1ms".to_string())
+    time.ok_or_else(|| "give a time with its unit, of 100us or more, such as 1ms".to_string())
 }
 
 pub fn main(args: Args) -> Result<ExitCode> {
@@ -50,9 +52,13 @@ pub fn main(args: Args) -> Result<ExitCode> {
     command.args(&args.command[1..]);
     let outcome =
         record(&command, &path, args.threshold).map_err(|error| cannot_start(error, name, &path))?;
-    let report = Report::of(&outcome, &name.to_string_lossy(), args.threshold);
+    let takes_rights = program::inspect(&path)
+        .is_ok_and(|program| matches!(program.obstacle, Some(Obstacle::Privileged(_))));
+    let report = Report::of(&outcome, &name.to_string_lossy(), args.threshold, takes_rights);
     output.write(|to| if args.output.is_json() { report.write_json(to) } else { text::write(&report, to) });
-    Ok(exit_code(outcome.status))
+    signals_as_before();
+    drop(output);
+    Ok(end_as(outcome.status))
 }
 
 fn record(command: &Command, path: &std::path::Path, threshold: Duration) -> Result<Outcome> {

@@ -26,6 +26,14 @@ fn wakeful(arguments: &[&str]) -> Command {
     command
 }
 
+/// Without the variables that are ours, or look so: the launcher leaves both to others.
+fn without_ours(command: &mut Command) {
+    let ours = std::env::vars_os().map(|(name, _)| name);
+    ours.filter(|name| name.as_encoded_bytes().starts_with(b"WAKEFUL_")).for_each(|name| {
+        command.env_remove(name);
+    });
+}
+
 fn compile(folder: &Path, output: &str, source: &str, options: &[&str]) {
     let file = folder.join(format!("{output}.c"));
     fs::write(&file, source).unwrap();
@@ -185,6 +193,28 @@ fn the_catalogue_marks_what_run_takes() {
         let line = text.lines().find(|line| line.split(' ').next() == Some(entry.name)).unwrap();
         let run = entry.in_place && (entry.timed || catalog::entry(entry.name).is_some());
         assert_eq!(line.split([' ', ',']).any(|word| word == "run"), run, "{line}");
+    }
+}
+
+#[test]
+fn a_variable_that_does_nothing_is_told() {
+    let told = "WAKEFUL_LOK=mcs is ignored, and the default is used. Did you mean WAKEFUL_LOCK?";
+    let (status, _, stderr) = outcome(wakeful(&["run", "true"]).env("WAKEFUL_LOK", "mcs"));
+    assert_eq!((status, stderr), (Some(0), format!("wakeful: {told}\n")));
+    let variables = [("WAKEFUL_LOK", "mcs"), ("WAKEFULL_VIEW", "none"), ("WAKEFUL_NONSENSE", "1")];
+    let (_, stdout, _) = outcome(wakeful(&["doctor", "--format", "json"]).envs(variables));
+    for part in [told, "Did you mean WAKEFUL_VIEW?", "WAKEFUL_NONSENSE is no variable"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+}
+
+#[test]
+fn a_limit_of_descriptors_is_named() {
+    for words in [&["watch", "true"][..], &["profile", "true"], &["run", "-v", "true"], &["top", "1"]] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n 4; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_wakeful")]).args(words);
+        let (_, _, stderr) = outcome(limited.stdin(std::process::Stdio::null()));
+        assert!(stderr.contains("raise `ulimit -n`"), "{words:?}: {stderr}");
     }
 }
 
@@ -382,18 +412,16 @@ fn run_alone() {
     compile(at, "libwakeful_preload.so", STAND_IN, &["-shared", "-fPIC"]);
     script(at, "script", "#!/bin/sh\necho script $LD_PRELOAD $1\n", 0o755);
     fs::hard_link(env!("CARGO_BIN_EXE_wakeful"), at.join("wakeful")).unwrap();
-    let run = |words: &[&str], lock: &str| {
+    let run = |words: &[&str], variable: &str| {
         let mut command = Command::new(at.join("wakeful"));
-        command
-            .args(words)
-            .env("PATH", format!("/no/such/folder:{}", at.display()))
-            .env("WAKEFUL_LOCK", lock);
+        command.args(words).env("PATH", format!("/no/such/folder:{}", at.display()));
         // cargo sets the last, with which a program may find libraries elsewhere.
-        for name in ["WAKEFUL_PRELOAD", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW", "LD_PRELOAD", "LD_LIBRARY_PATH"] {
+        for name in ["LD_PRELOAD", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
-        if lock.is_empty() {
-            command.env_remove("WAKEFUL_LOCK");
+        without_ours(&mut command);
+        if let Some((name, value)) = variable.split_once('=') {
+            command.env(name, value);
         }
         outcome(&mut command)
     };
@@ -407,17 +435,21 @@ fn run_alone() {
     compile(at, "opens", opens, &["-ldl"]);
     compile(at, "elsewhere", opens, &["-ldl", "-Wl,-rpath,/no/such/folder"]);
     assert_eq!(run(&["run", "opens"], ""), (Some(0), format!("{library}\n"), String::new()));
-    let others: [(&[&str], &str); 7] = [
+    assert_eq!(run(&["run", "opens"], "WAKEFUL_SERVER=x").0, Some(0));
+    // A misspelt variable is told.
+    let others: [(&[&str], &str); 9] = [
         (&["run", "elsewhere"], ""),
-        (&["run", "script"], "mcs"),
+        (&["run", "script"], "WAKEFUL_LOCK=mcs"),
+        (&["run", "script"], "WAKEFUL_LOK=mcs"),
+        (&["run", "script"], "WAKEFUL_LOCKS=mcs"),
         (&["run", "-v", "script"], ""),
         (&["run", "--", "no-such-program"], ""),
         (&["run"], ""),
         (&["run", "--"], ""),
         (&["locks"], ""),
     ];
-    for (words, lock) in others {
-        let (status, stdout, stderr) = run(words, lock);
+    for (words, variable) in others {
+        let (status, stdout, stderr) = run(words, variable);
         assert_eq!((status, stdout.as_str()), (Some(125), ""), "{words:?}");
         assert!(stderr.starts_with("wakeful: cannot run wakeful-verbs: No such file"), "{words:?}: {stderr}");
     }
@@ -443,9 +475,7 @@ fn a_start_takes_few_faults_and_reads() {
         let counts = || -> Vec<u64> {
             let mut command = Command::new(at.join(words[0]));
             command.args(&words[1..]).env_remove("LD_PRELOAD");
-            for name in ["WAKEFUL_PRELOAD", "WAKEFUL_LOCK", "WAKEFUL_RWLOCK", "WAKEFUL_VIEW"] {
-                command.env_remove(name);
-            }
+            without_ours(&mut command);
             let (status, stdout, stderr) = outcome(command.envs(preload.map(|path| ("LD_PRELOAD", path))));
             assert_eq!((status, stderr.as_str()), (Some(0), ""));
             stdout.split(' ').map(|count| count.parse().unwrap()).collect()

@@ -98,6 +98,28 @@ fn under_run_the_lock_words_say_for_whom_they_sleep() {
     running.wait().unwrap();
 }
 
+/// What `top` does not see it says: here the program loads no library.
+#[test]
+fn nobody_waits_is_said_only_where_all_waits_are_told() {
+    let folder = folder();
+    let source = folder.path().join("still.c");
+    fs::write(&source, "#include <unistd.h>\nint main(void) { return pause(); }\n").unwrap();
+    let program = folder.path().join("still");
+    let compiled =
+        std::process::Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
+    assert!(compiled.unwrap().success());
+    let mut profiler = wakeful().arg("profile").arg(&program).stderr(Stdio::null()).spawn().unwrap();
+    let own = profiler.id();
+    let process = until(&mut profiler, || child_of(own));
+    let unseen = until(&mut profiler, || top(process).0.into_iter().find(|one| one["record"] == "unseen"));
+    assert!(unseen["why"].as_str().unwrap().contains("statically linked"), "{unseen:#}");
+    let output = wakeful().args(["top", &process.to_string()]).output().unwrap();
+    assert!(output.stdout.starts_with(b"No thread is seen to wait.\n"), "{output:?}");
+    // SAFETY: the profiler passes it on to the program.
+    unsafe { libc::kill(own as libc::pid_t, libc::SIGTERM) };
+    profiler.wait().unwrap();
+}
+
 #[test]
 fn whoever_tells_nothing_is_no_program_to_watch() {
     let (_, talk, status) = top(std::process::id());

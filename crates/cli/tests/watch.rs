@@ -7,8 +7,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -166,11 +167,16 @@ fn until_seen(watcher: &mut Child, call: &str) {
 
 /// The records, and the exit status.
 fn watched(folder: &Path, program: &Path, mode: &str, call: &str) -> (Vec<Value>, Option<i32>) {
+    let (records, status) = ended(folder, program, mode, call);
+    (records, status.code())
+}
+
+fn ended(folder: &Path, program: &Path, mode: &str, call: &str) -> (Vec<Value>, ExitStatus) {
     let report = folder.join(format!("{mode}.json"));
     let mut watcher = watch(&report, program, mode).spawn().unwrap();
     until_seen(&mut watcher, call);
     drop(watcher.stdin.take());
-    let status = watcher.wait().unwrap().code();
+    let status = watcher.wait().unwrap();
     (records(&report), status)
 }
 
@@ -264,15 +270,39 @@ fn a_page_fault_is_found() {
 
 /// What its thread was blocked in when it ended so is told as well.
 #[test]
-fn a_program_that_crashes_is_reported_with_its_status() {
+fn a_program_that_crashes_is_reported_with_its_signal() {
     if !may_watch() {
         return;
     }
     let folder = folder();
     let program = compile(folder.path(), "crash", PROGRAM, &["-O0"]);
-    let (records, status) = watched(folder.path(), &program, "crash", "0 ");
-    assert_eq!(status, Some(128 + libc::SIGABRT));
+    let (records, status) = ended(folder.path(), &program, "crash", "0 ");
+    assert_eq!(status.signal(), Some(libc::SIGABRT));
+    assert_eq!(records[0]["signal"], "6 (SIGABRT)", "{}", records[0]);
     assert!(names(site(&records, "read")).contains(&"read_slowly"));
+}
+
+/// One thread that computes cannot have more than one processor.
+#[test]
+fn the_time_is_the_programs() {
+    if !may_watch() {
+        return;
+    }
+    let folder = folder();
+    let source = "#include <time.h>\nint main(void) { while (clock() < CLOCKS_PER_SEC / 50); return 0; }";
+    let program = compile(folder.path(), "busy", source, &["-O2"]);
+    let report = folder.path().join("busy.json");
+    assert_eq!(watch(&report, &program, "").status().unwrap().code(), Some(0));
+    let records = records(&report);
+    let time = |record: &str, field: &str| {
+        records
+            .iter()
+            .filter(|one| one["record"] == record)
+            .map(|one| one[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let (ran, took) = (time("pool", "run_ns"), time("watch", "elapsed_ns"));
+    assert!(ran <= took && ran >= 15_000_000, "{ran} of {took}");
 }
 
 #[test]

@@ -82,6 +82,29 @@ pub fn misspelt() -> Vec<String> {
         .collect()
 }
 
+/// Variables that have our prefix, or nearly, and do nothing: a line each.
+pub fn ignored() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.to_str()?, value.to_string_lossy());
+        misspelt_as(name, &value).or_else(|| ignored_as(name))
+    });
+    names.map(|line| suggest::plain(&line)).collect()
+}
+
+fn ignored_as(name: &str) -> Option<String> {
+    let known = || environment::ALL.iter().map(|variable| variable.name());
+    if known().any(|known| known == name) {
+        return None;
+    }
+    let (ours, rest) = name.split_once('_')?;
+    if ours == "WAKEFUL" {
+        return Some(format!("{name} is no variable of wakeful's, and is ignored."));
+    }
+    suggest::near(ours, ["WAKEFUL"].into_iter())?;
+    let near = suggest::near(rest, known().filter_map(|known| known.strip_prefix("WAKEFUL_")))?;
+    Some(format!("{name} is ignored. Did you mean WAKEFUL_{near}?"))
+}
+
 fn misspelt_as(name: &str, value: &str) -> Option<String> {
     const OURS: &str = "WAKEFUL_";
     let rest = name.strip_prefix(OURS)?;
@@ -165,6 +188,13 @@ mod tests {
         for name in ["WAKEFUL_LOCK", "WAKEFUL_BLESS", "LOCK", "WAKEFULL_LOCK", "WAKEFUL_"] {
             assert_eq!(misspelt_as(name, ""), None);
         }
+        assert_eq!(
+            ignored_as("WAKEFULL_LOCK").unwrap(),
+            "WAKEFULL_LOCK is ignored. Did you mean WAKEFUL_LOCK?"
+        );
+        assert!(ignored_as("WAKEFUL_BLESS").unwrap().contains("no variable of wakeful's"));
+        let others = ["WAKEFUL_LOCK", "LOCK", "WAKE_ON_LAN", "WAKEFULL_X"];
+        assert_eq!(others.map(ignored_as), [const { None }; 4]);
     }
 
     #[test]

@@ -374,16 +374,16 @@ pub fn become_program(command: &Command, path: &Path) -> io::Error {
 
 /// What to say of a program that cannot be started; `image` is its file, where there is one.
 pub fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> CannotRun {
-    let shown = name.to_string_lossy();
+    let shown = suggest::plain(&name.to_string_lossy());
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = match image {
         _ if name.is_empty() => "the program's name is empty".to_string(),
-        None if not_found => format!("`{shown}` is in no folder of PATH"),
+        None if not_found => format!("`{shown}` is in no folder of PATH{}", several(name)),
         None => format!(
             "`{shown}` is in PATH but is not an executable file; `chmod +x` makes a program of a file"
         ),
         Some(_) if not_found && !Path::new(name).exists() && shown.contains('/') => {
-            format!("there is no file `{shown}`")
+            format!("there is no file `{shown}`{}", several(name))
         }
         Some(image) if not_found && !image.exists() => {
             format!("`{shown}` needs the interpreter {}, which does not exist", image.display())
@@ -392,19 +392,54 @@ pub fn cannot_run(name: &OsStr, image: Option<&Path>, error: &io::Error) -> Cann
             format!("`{shown}` needs an interpreter or dynamic linker that does not exist")
         }
         Some(_) if Path::new(name).is_dir() => format!("`{shown}` is a folder"),
+        Some(_) if Path::new(name).exists() && !Path::new(name).is_file() => {
+            format!("`{shown}` is a device, a pipe or a socket, and no program")
+        }
         Some(_) if error.kind() == io::ErrorKind::PermissionDenied => {
             format!("`{shown}` may not be executed; `chmod +x` makes a program of a file")
         }
-        Some(_) => format!("cannot run `{shown}`: {error}"),
+        Some(_) => match (error.raw_os_error(), no_folder(Path::new(name))) {
+            (Some(libc::ENOTDIR), Some(file)) => {
+                let file = suggest::plain(&file.to_string_lossy());
+                format!("there is no file `{shown}`: `{file}` is no folder")
+            }
+            _ => format!("cannot run `{shown}`: {error}"),
+        },
     };
     CannotRun { status: if not_found { 127 } else { 126 }, message }
 }
 
-/// Words as a shell takes them.
+/// The part of a path that is there, and no folder.
+fn no_folder(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|above| above.exists()).filter(|above| !above.is_dir())
+}
+
+/// What to do if a name is a whole command line, which a shell would have taken apart.
+fn several(name: &OsStr) -> &'static str {
+    let words = name.to_str().and_then(|name| name.split_once(char::is_whitespace));
+    let is_program = |word: &str| program::find(word.as_ref()).is_ok_and(|path| path.is_file());
+    match words.is_some_and(|(first, _)| is_program(first)) {
+        true => ";\ngive the program and its arguments as words of their own, without quotes around all",
+        false => "",
+    }
+}
+
+/// Words as a shell takes them. Control characters are spelt as bash, zsh and newer shells read them.
 pub fn shell_words(words: impl IntoIterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    let spelt = |c: char| match c {
+        '\n' => r"\n".into(),
+        '\t' => r"\t".into(),
+        '\\' | '\'' => format!(r"\{c}"),
+        c if c.is_ascii_control() => format!(r"\x{:02x}", c as u32),
+        c if c.is_control() => format!(r"\u{:04x}", c as u32),
+        c => c.to_string(),
+    };
     let quote = |word: String| match word {
         word if !word.is_empty() && word.chars().all(plain) => word,
+        word if word.chars().any(char::is_control) => {
+            format!("$'{}'", word.chars().map(spelt).collect::<String>())
+        }
         word => format!("'{}'", word.replace('\'', r"'\''")),
     };
     words.into_iter().map(quote).collect::<Vec<_>>().join(" ")
@@ -418,5 +453,25 @@ mod tests {
     fn words_survive_the_shell() {
         let words = ["a", "b c", "it's", ""].map(String::from);
         assert_eq!(shell_words(words), r"a 'b c' 'it'\''s' ''");
+        let words = ["-c", "a\nit's \\\t\u{1b}[0m", "\u{9b}é"].map(String::from);
+        assert_eq!(shell_words(words), r"-c $'a\nit\'s \\\t\x1b[0m' $'\u009bé'");
+    }
+
+    #[test]
+    fn a_name_that_is_no_file_is_told_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let (inside, at) = (file.join("inside/x"), folder.path().display());
+        let told = |name: &str, error| {
+            let name = OsStr::new(name);
+            cannot_run(name, Some(Path::new(name)), &io::Error::from_raw_os_error(error)).to_string()
+        };
+        let text = told(inside.to_str().unwrap(), libc::ENOTDIR);
+        assert!(text.ends_with(&format!(": `{at}/file` is no folder")), "{text}");
+        assert!(told(&format!("{at}/file x"), libc::ENOENT).contains("words of their own"));
+        assert!(!told(&format!("{at}/no file"), libc::ENOENT).contains("words of their own"));
+        let text = cannot_run(OsStr::new("sh\n\u{1b}c"), None, &io::ErrorKind::NotFound.into()).to_string();
+        assert!(text.starts_with("`sh??c` is in no folder") && text.contains("words of their own"), "{text}");
     }
 }

@@ -17,9 +17,11 @@ pub fn reason(error: &anyhow::Error) -> String {
     }
     let number = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
     match number {
-        Some(libc::EMFILE) => text += ";\n`ulimit -n` says how many descriptors a process may have",
+        Some(libc::EMFILE) => {
+            text += ";\nraise `ulimit -n`, the number of descriptors that a process may have"
+        }
         Some(libc::EAGAIN) => {
-            text += ";\n`ulimit -u` says how many threads a user may have, `ulimit -v` how much memory"
+            text += ";\nraise `ulimit -u`, the threads that a user may have, or `ulimit -v`, the memory"
         }
         _ => {}
     }
@@ -40,6 +42,11 @@ pub fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a 
     let nearest = known.map(|known| (strsim::damerau_levenshtein(name, known), known)).min()?;
     // BOUND: more than a third wrong is another word.
     (nearest.0 * 3 <= nearest.1.len().max(3)).then_some(nearest.1)
+}
+
+/// Without what a terminal would obey: names come from users and programs.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// The text with its lines broken between words, so that none is wider, but for a word that is. What
@@ -76,7 +83,7 @@ mod tests {
 
     use anyhow::Context;
 
-    use super::{hint, reason, wrap};
+    use super::{hint, plain, reason, wrap};
 
     #[test]
     fn a_reason_is_said_once_and_a_limit_is_named() {
@@ -95,6 +102,11 @@ mod tests {
     fn the_nearest_name_is_offered_and_all_are_listed() {
         assert_eq!(hint("tickte", ["mcs", "ticket"]), "\nDid you mean `ticket`?\nThere are: mcs, ticket");
         assert_eq!(hint("banana", ["mcs", "ticket"]), "\nThere are: mcs, ticket");
+    }
+
+    #[test]
+    fn nothing_is_left_that_a_terminal_obeys() {
+        assert_eq!(plain("a\u{1b}[2J\nb\u{9b}1m\t\u{7f}ü"), "a?[2J?b?1m??ü");
     }
 
     #[test]

@@ -370,6 +370,11 @@ fn yields_that_another_program_takes() {
 }
 
 #[test]
+fn a_limit_of_address_space_is_the_programs() {
+    same("limited.c");
+}
+
+#[test]
 fn keys() {
     same("keys.c");
 }

@@ -77,7 +77,32 @@ const CALLS: &[(i64, &str, Why, bool)] = &[
     (libc::SYS_munmap, "munmap", Why::Lock, false),
     (libc::SYS_mprotect, "mprotect", Why::Lock, false),
     (libc::SYS_madvise, "madvise", Why::Lock, false),
+    (libc::SYS_mremap, "mremap", Why::Lock, false),
+    (libc::SYS_brk, "brk", Why::Lock, false),
+    (libc::SYS_semop, "semop", Why::Lock, false),
+    (libc::SYS_semtimedop, "semtimedop", Why::Lock, false),
     (libc::SYS_execve, "execve", Why::Other, false),
+    (libc::SYS_clone, "clone", Why::Other, false),
+    (libc::SYS_clone3, "clone3", Why::Other, false),
+    (libc::SYS_close, "close", Why::File, true),
+    (libc::SYS_fstat, "fstat", Why::File, true),
+    (libc::SYS_fchmod, "fchmod", Why::File, true),
+    (libc::SYS_preadv2, "preadv2", Why::File, true),
+    (libc::SYS_pwritev2, "pwritev2", Why::File, true),
+    (libc::SYS_truncate, "truncate", Why::File, false),
+    (libc::SYS_syncfs, "syncfs", Why::File, true),
+    (libc::SYS_linkat, "linkat", Why::File, false),
+    (libc::SYS_symlinkat, "symlinkat", Why::File, false),
+    (libc::SYS_readlinkat, "readlinkat", Why::File, false),
+    (libc::SYS_faccessat, "faccessat", Why::File, false),
+    (libc::SYS_faccessat2, "faccessat2", Why::File, false),
+    (libc::SYS_renameat, "renameat", Why::File, false),
+    (libc::SYS_statfs, "statfs", Why::File, false),
+    (libc::SYS_chdir, "chdir", Why::File, false),
+    (libc::SYS_sendmmsg, "sendmmsg", Why::Network, true),
+    (libc::SYS_shutdown, "shutdown", Why::Network, true),
+    (libc::SYS_sched_yield, "sched_yield", Why::Other, false),
+    (libc::SYS_exit_group, "exit_group", Why::Other, false),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, "open", Why::File, false),
     #[cfg(target_arch = "x86_64")]
@@ -86,6 +111,20 @@ const CALLS: &[(i64, &str, Why, bool)] = &[
     (libc::SYS_rename, "rename", Why::File, false),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_unlink, "unlink", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, "mkdir", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, "rmdir", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, "link", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, "symlink", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_lstat, "lstat", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_access, "access", Why::File, false),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_fork, "fork", Why::Other, false),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_epoll_wait, "epoll_wait", Why::Idle, false),
     #[cfg(target_arch = "x86_64")]
@@ -174,6 +213,7 @@ mod tests {
         assert_eq!(why(sleep, ["runtime.usleep", "runtime.sysmon"].into_iter()), Why::Idle);
         assert_eq!(why(sleep, ["usleep", "main"].into_iter()), Why::Sleep);
         assert_eq!(name(Some(libc::SYS_fsync as u32)), "fsync");
+        assert_eq!(name(Some(libc::SYS_linkat as u32)), "linkat");
         assert_eq!(name(Some(100_000)), "system call 100000");
     }
 

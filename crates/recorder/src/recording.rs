@@ -100,6 +100,9 @@ pub struct Recording {
     hidden: u64,
     /// The living ones of the hidden processes.
     hiding: HashSet<u32>,
+    /// The first record's time, which is the program's first, and when its first process ended.
+    from_ns: Option<u64>,
+    exited_ns: Option<u64>,
 }
 
 impl Recording {
@@ -125,6 +128,8 @@ impl Recording {
             looks: 0,
             hidden: 0,
             hiding: HashSet::new(),
+            from_ns: None,
+            exited_ns: None,
         })
     }
 
@@ -135,20 +140,26 @@ impl Recording {
 
     /// Records until the program ends. `each_turn` may send it signals.
     pub fn run(mut self, mut each_turn: impl FnMut(&Program)) -> Outcome {
-        let from_ns = now_ns();
+        let began_ns = now_ns();
+        let mut lived_ns = began_ns;
         let own = own_ns();
         let status = loop {
             self.rings.wait(Duration::from_nanos(self.options.turn_ns));
+            let looked_ns = now_ns();
             // Before the records are taken: those of a program that has ended are all there.
             let ended = self.program.ended();
             self.take(if ended.is_some() { u64::MAX } else { now_ns() });
             if let Some(status) = ended {
                 break status;
             }
+            lived_ns = looked_ns;
             self.look();
             each_turn(&self.program);
         };
-        let to_ns = now_ns();
+        // We may have seen both late. Of a program that takes other rights by exec(2) the records end there,
+        // as if it ended.
+        let from_ns = self.from_ns.unwrap_or(began_ns);
+        let to_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= lived_ns).unwrap_or_else(now_ns);
         let threads = self.account.threads.clone();
         for block in self.account.finish(to_ns) {
             self.block(&block, &threads[&block.thread]);
@@ -157,7 +168,7 @@ impl Recording {
             account: self.account,
             sites: self.sites,
             unseen: self.unseen,
-            elapsed_ns: to_ns - from_ns,
+            elapsed_ns: to_ns.saturating_sub(from_ns),
             began: self.began,
             status,
             looks: self.looks,
@@ -179,12 +190,20 @@ impl Recording {
     }
 
     fn apply(&mut self, record: &Record) {
+        self.from_ns.get_or_insert(record.time_ns);
         match &record.what {
             What::Mapped(mapping) => self.maps.mapped(record.process, mapping),
             What::Forked { parent, .. } => self.maps.forked(record.process, *parent),
             What::Named { by_exec: true, .. } => self.maps.cleared(record.process),
             What::Exited => {
                 self.looked.remove(&record.thread);
+                if record.thread == self.program.process() {
+                    self.exited_ns = Some(record.time_ns);
+                }
+                // One that goes on has taken other rights by exec(2): the kernel tells nothing more of it.
+                if record.thread == record.process && look::is_forbidden(record.process, record.thread) {
+                    self.hidden += u64::from(self.hiding.insert(record.process));
+                }
             }
             _ => {}
         }

@@ -2,8 +2,8 @@
 //! Tells `wakeful top PID` which threads wait at this moment in a program under `wakeful profile`.
 //!
 //! The profiler listens on an abstract socket that bears its process's number. A process that connects gets a
-//! line with two numbers, and a line of JSON for each thread that waits. Only its own user and root are
-//! answered. While nobody asks, this is one call of accept4(2) in a turn.
+//! line that says how many follow ([`Head`]), and a line of JSON for each thread that waits. Only
+//! its own user and root are answered. While nobody asks, this is one call of accept4(2) in a turn.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -62,6 +62,20 @@ impl Line {
     }
 }
 
+/// What the profiler says before the lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    pub lines: usize,
+    /// Threads that wait and have no line.
+    pub others: usize,
+    /// One wait of how many is told: for locks and semaphores, and at barriers.
+    pub one_in: [u64; 2],
+    /// Processes that tell their waits.
+    pub processes: u32,
+    /// Why none can.
+    pub obstacle: Option<String>,
+}
+
 fn address(process: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("wakeful-profile-{process}"))
 }
@@ -84,29 +98,34 @@ fn own_user() -> u32 {
 }
 
 /// The profiler's side. Without a socket nobody can ask, which is all.
-pub struct Listener(Option<UnixListener>);
+pub struct Listener {
+    socket: Option<UnixListener>,
+    obstacle: Option<String>,
+}
 
 impl Listener {
-    pub fn new() -> Self {
-        let listener = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
-        Self(listener.ok().filter(|listener| listener.set_nonblocking(true).is_ok()))
+    /// `obstacle`: why the program can tell nothing.
+    pub fn new(obstacle: Option<String>) -> Self {
+        let socket = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
+        Self { socket: socket.ok().filter(|socket| socket.set_nonblocking(true).is_ok()), obstacle }
     }
 
     /// Answers one who asks, if somebody does.
     pub fn answer(&self, now: &Now) {
-        let Some(Ok((socket, _))) = self.0.as_ref().map(UnixListener::accept) else { return };
+        let Some(Ok((socket, _))) = self.socket.as_ref().map(UnixListener::accept) else { return };
         let may = peer(&socket).is_some_and(|(_, user)| user == 0 || user == own_user());
         if may {
             let (waiting, others) = now.waiting();
-            _ = send(socket, waiting.iter().map(Line::of), others);
+            let (one_in, processes, obstacle) = (now.one_in, now.processes, self.obstacle.clone());
+            let head = Head { lines: waiting.len(), others, one_in, processes, obstacle };
+            _ = send(socket, &head, waiting.iter().map(Line::of));
         }
     }
 }
 
-/// How many lines there are to be, and how many threads beyond. Then the lines, as far as they find room at
-/// once: the program's events do not wait for this.
-fn send(mut socket: UnixStream, lines: impl ExactSizeIterator<Item = Line>, others: usize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(&(lines.len(), others))?;
+/// The head, and then the lines, as far as they find room at once: the program's events do not wait for this.
+fn send(mut socket: UnixStream, head: &Head, lines: impl Iterator<Item = Line>) -> io::Result<()> {
+    let mut text = serde_json::to_vec(head)?;
     text.push(b'\n');
     for line in lines {
         serde_json::to_writer(&mut text, &line)?;
@@ -120,22 +139,22 @@ fn send(mut socket: UnixStream, lines: impl ExactSizeIterator<Item = Line>, othe
 const MOST_BYTES: u64 = 2_000_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The lines that came, and how many there are beyond.
-fn receive(mut socket: UnixStream) -> Option<(Vec<Line>, usize)> {
+/// The lines that came, and what was said before them. Those that did not come are among the others.
+fn receive(mut socket: UnixStream) -> Option<(Vec<Line>, Head)> {
     socket.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut text = String::new();
     (&mut socket).take(MOST_BYTES).read_to_string(&mut text).ok()?;
     let mut parts = text.split_inclusive('\n');
-    let (all, others) = serde_json::from_str::<(usize, usize)>(parts.next()?).ok()?;
+    let mut head: Head = serde_json::from_str(parts.next()?).ok()?;
     // The last one may have found no room.
     let lines: Vec<Line> = parts.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let missing = all.saturating_sub(lines.len()).saturating_add(others);
-    Some((lines, missing))
+    head.others = head.others.saturating_add(head.lines.saturating_sub(lines.len()));
+    Some((lines, head))
 }
 
-/// Asks the profiler that has this number: who waits, and how many others. None if there is none, or if
+/// Asks the profiler that has this number who waits, and what it does not see. None if there is none, or if
 /// another process has its name.
-pub fn ask(profiler: u32) -> Option<(Vec<Line>, usize)> {
+pub fn ask(profiler: u32) -> Option<(Vec<Line>, Head)> {
     let socket = UnixStream::connect_addr(&address(profiler).ok()?).ok()?;
     let (process, user) = peer(&socket)?;
     if process != profiler || (user != own_user() && own_user() != 0) {
@@ -153,9 +172,11 @@ mod tests {
         let line = |thread| Line { thread, kind: "mutex".into(), ..Line::default() };
         for (count, others) in [(0, 0), (3, 2), (20_000, 1)] {
             let (to, from) = UnixStream::pair().unwrap();
-            let sent = send(to, (0..count).map(line), others);
-            let (lines, missing) = receive(from).unwrap();
-            assert_eq!(lines.len() + missing, count as usize + others);
+            let head = Head { lines: count as usize, others, one_in: [8, 1], ..Head::default() };
+            let sent = send(to, &head, (0..count).map(line));
+            let (lines, came) = receive(from).unwrap();
+            let missing = came.others;
+            assert_eq!((lines.len() + missing, came.one_in), (count as usize + others, [8, 1]));
             assert_eq!(sent.is_ok(), missing == others, "{missing} of {count}");
             assert!(lines.iter().zip(0..).all(|(one, thread)| *one == line(thread)));
             assert_eq!(missing > others, count == 20_000);

@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 use launch::Launch;
 use launch::program::Obstacle;
@@ -17,7 +15,7 @@ use serde::Serialize;
 use super::names::{Names, Site, kind};
 use super::summary::Summary;
 use super::verdict::{self, Verdict};
-use crate::recorded::line;
+use crate::recorded::{line, signal};
 
 /// Everything.
 pub struct Report {
@@ -283,13 +281,6 @@ impl Report {
         line(to, "verdict", &self.verdict)?;
         to.flush()
     }
-}
-
-/// Of a status of wait(2): "11 (SIGSEGV)".
-fn signal(status: i32) -> Option<String> {
-    let words = ExitStatus::from_raw(status).to_string();
-    let signal = words.strip_prefix("signal: ")?;
-    Some(signal.trim_end_matches(" (core dumped)").into())
 }
 
 fn threads(profile: &Profile) -> Vec<One> {
@@ -645,13 +636,6 @@ mod tests {
         // A team's share is one of its own time.
         let row = RegionRow { team_ns: 4_000, elapsed_ns: 1_000, threads: 1.1, ..RegionRow::default() };
         assert_eq!(row.share(3_600), 0.9);
-    }
-
-    #[test]
-    fn a_signal_has_its_name() {
-        let core = 0x80;
-        assert_eq!(signal(libc::SIGSEGV | core), Some("11 (SIGSEGV)".into()));
-        assert_eq!([signal(libc::SIGINT), signal(3 << 8)], [Some("2 (SIGINT)".into()), None]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char};
 use core::ptr::null;
 
 use abi::cache::Cache;
-use abi::environment::{BARRIER, LOCK, OPENMP, PRELOAD, RWLOCK, VIEW, Variable};
+use abi::environment::{ALL, BARRIER, LOCK, OPENMP, PRELOAD, RWLOCK, VIEW, Variable};
 use abi::image::{self, Fate, KNOWN, Note};
 
 use crate::kernel::{self, Error, File};
@@ -115,6 +115,18 @@ impl Start {
         self.variable(variable.name().as_bytes()).is_some()
     }
 
+    /// Is there a variable that only looks like ours? It may be misspelt, which the others tell.
+    fn has_unknown(&self) -> bool {
+        const OURS: &[u8] = b"WAKEFUL_";
+        // SAFETY: a C string; the first byte that differs, the end at the latest, ends the comparison.
+        let is_ours = |&entry: &*const c_char| unsafe {
+            OURS.iter().enumerate().all(|(at, &byte)| *entry.add(at) as u8 == byte)
+        };
+        // SAFETY: as above.
+        let is_known = |entry, known: &Variable| unsafe { value(entry, known.name().as_bytes()) }.is_some();
+        self.entries().filter(is_ours).any(|entry| !ALL.iter().any(|known| is_known(entry, known)))
+    }
+
     /// Where this program is. Without /proc, as the kernel was asked for it, and where that leads.
     fn program(&self) -> Option<Text> {
         const NAME: usize = 31;
@@ -141,7 +153,8 @@ impl Start {
     /// The program after `run` without options: which word it is.
     fn command(&self) -> Option<usize> {
         let is_run = self.word(1)? == c"run"
-            && ![LOCK, RWLOCK, BARRIER, VIEW].into_iter().any(|variable| self.is_set(variable));
+            && ![LOCK, RWLOCK, BARRIER, VIEW].into_iter().any(|variable| self.is_set(variable))
+            && !self.has_unknown();
         let first = self.word(2).filter(|_| is_run)?.to_bytes();
         match first {
             b"--" => self.word(3).map(|_| 3),

@@ -6,19 +6,24 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use launch::interposer::PROFILE_NAME;
+use launch::suggest::{WIDTH, wrap};
 use linux::environment::PROFILE;
 use recorder::maps::{File, Place};
 use recorder::outside::{Outside, Since, Sleeper};
 use recorder::symbols::Symbols;
 use serde::Serialize;
 
-use crate::format::{ns, plain, whole};
-use crate::profile::live::{Line, ask};
+use crate::format::{grouped, ns, plain, whole};
+use crate::profile::live::{Head, Line, ask};
 use crate::profile::names::Site;
 
 /// What is waited at.
@@ -61,6 +66,48 @@ pub struct Look {
     pub locks: Vec<Lock>,
     /// Threads for which there was no room: maybe they wait, too.
     pub unlisted: usize,
+    /// What else is not seen.
+    pub unseen: Option<Unseen>,
+}
+
+/// What a look does not see.
+#[derive(Serialize)]
+pub struct Unseen {
+    /// In words.
+    pub why: String,
+    /// One wait of so many is told: for locks and semaphores, and at barriers. Without a number none is.
+    pub locks_one_in: Option<u64>,
+    pub barriers_one_in: Option<u64>,
+}
+
+impl Unseen {
+    fn none(why: String) -> Option<Self> {
+        Some(Self { why, locks_one_in: None, barriers_one_in: None })
+    }
+
+    /// Of a program under a profiler.
+    fn of(head: &Head) -> Option<Self> {
+        if let Some(obstacle) = &head.obstacle {
+            let obstacle = obstacle.replace('\n', " ");
+            return Self::none(format!("No wait of this program can be seen: {obstacle}."));
+        }
+        if head.processes == 0 {
+            let why = "No wait is seen yet: no process has loaded the library that tells the waits.";
+            return Self::none(why.into());
+        }
+        let told = |one_in: u64, of: &str| format!("one of {} waits {of}", grouped(one_in));
+        let [locks, barriers] = head.one_in;
+        let told = match (locks > 1, barriers > 1) {
+            (false, false) => return None,
+            (true, false) => told(locks, "for locks"),
+            (false, true) => told(barriers, "at barriers"),
+            (true, true) => format!("{}, and {}", told(locks, "for locks"), told(barriers, "at barriers")),
+        };
+        let why = format!(
+            "Other threads may wait. The program waits so often that the profiler is told only {told}."
+        );
+        Some(Self { why, locks_one_in: Some(locks), barriers_one_in: Some(barriers) })
+    }
 }
 
 /// A program at which we look again and again.
@@ -86,6 +133,29 @@ fn profiler_of(process: u32) -> Option<u32> {
     path.strip_prefix("/proc/")?.split('/').next()?.parse().ok()
 }
 
+/// BOUND: parents of parents that are asked.
+const MOST_PARENTS: usize = 16;
+
+fn parent_of(process: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let parent = text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+    (parent > 0).then_some(parent)
+}
+
+/// May another user's rights be needed to look at it? The files of such a process are theirs, or root's.
+fn is_anothers(process: u32) -> bool {
+    // SAFETY: no arguments.
+    let own = unsafe { libc::geteuid() };
+    let owner = fs::metadata(format!("/proc/{process}")).map(|about| about.uid());
+    own != 0 && owner.is_ok_and(|owner| owner != own)
+}
+
+/// Has the process loaded what tells its waits? One that may not be looked at has not.
+fn tells(process: u32) -> bool {
+    let maps = fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+    String::from_utf8_lossy(&maps).contains(PROFILE_NAME)
+}
+
 /// What a thread calls itself.
 fn name(process: u32, thread: u32) -> String {
     let name = fs::read(format!("/proc/{process}/task/{thread}/comm")).unwrap_or_default();
@@ -97,10 +167,21 @@ impl Watched {
         if !fs::exists(format!("/proc/{process}")).unwrap_or(false) {
             bail!("there is no process {process}");
         }
+        // Without descriptors nobody can be asked, which would look as if nobody told.
+        let ask_by = UnixStream::pair();
+        drop(ask_by.with_context(|| format!("cannot ask about process {process}"))?);
         let profilers = [Some(process), profiler_of(process)];
-        let profiler = profilers.into_iter().flatten().find(|one| ask(*one).is_some());
+        // A program that tells nothing does not know its profiler, which is its parent.
+        let parents = iter::successors(parent_of(process), |one| parent_of(*one)).take(MOST_PARENTS);
+        let profiler = profilers.into_iter().flatten().chain(parents).find(|one| ask(*one).is_some());
         let memory = || Some(Source::Memory(Box::new(Outside::new(process)?), Since::default()));
         let Some(source) = profiler.map(Source::Profiler).or_else(memory) else {
+            if is_anothers(process) {
+                bail!(
+                    "process {process} is another user's, or has other rights than you;\n\
+                     ask as that user, by su or sudo, or as root"
+                );
+            }
             bail!(
                 "nobody tells what process {process} waits for;\nstart it by `wakeful profile -- program`, \
                  or by `wakeful run -- program`.\nOf the latter, only its user may look, and only if \
@@ -119,16 +200,23 @@ impl Watched {
     pub fn look(&mut self) -> Option<Look> {
         match &mut self.source {
             Source::Profiler(profiler) => {
-                let (mut lines, unlisted) = ask(*profiler)?;
+                let (mut lines, head) = ask(*profiler)?;
                 if self.process != *profiler {
                     lines.retain(|line| line.process == self.process);
                 }
-                Some(Look { locks: self.locks(&lines, recorder::now_ns()), unlisted })
+                let silent = || {
+                    let is_it = self.process != *profiler && !tells(self.process);
+                    let why = "No wait of this process is seen: it did not load the library that tells them.";
+                    if is_it { Unseen::none(why.into()) } else { None }
+                };
+                let (unlisted, unseen) = (head.others, Unseen::of(&head).or_else(silent));
+                Some(Look { locks: self.locks(&lines, recorder::now_ns()), unlisted, unseen })
             }
             Source::Memory(memory, since) => {
                 let ((sleepers, unlisted), now_ns) = (memory.look()?, recorder::now_ns());
                 let since = since.seen(&sleepers, now_ns);
-                Some(Look { locks: self.sleeping(&sleepers, &since, now_ns), unlisted })
+                let unseen = Unseen::none("Threads that spin for a lock are not seen.".into());
+                Some(Look { locks: self.sleeping(&sleepers, &since, now_ns), unlisted, unseen })
             }
         }
     }
@@ -285,12 +373,18 @@ fn does(process: u32, thread: u32) -> Option<String> {
 const MOST_WAITERS: usize = 3;
 
 /// The look in lines, each lock with its holder and those that have waited longest.
-pub fn lines(Look { locks, unlisted }: &Look) -> Vec<String> {
+pub fn lines(Look { locks, unlisted, unseen }: &Look) -> Vec<String> {
     let mut all: Vec<String> = locks.iter().flat_map(of_lock).collect();
-    match unlisted {
-        0 if all.is_empty() => all.push("Nobody waits.".into()),
-        0 => {}
-        some => all.push(format!("{} more threads, which may wait, too, found no room", whole(*some as u64))),
+    match (unlisted, unseen) {
+        (0, None) if all.is_empty() => all.push("Nobody waits.".into()),
+        (0, Some(_)) if all.is_empty() => all.push("No thread is seen to wait.".into()),
+        (0, _) => {}
+        (some, _) => {
+            all.push(format!("{} more threads, which may wait, too, found no room", whole(*some as u64)));
+        }
+    }
+    if let Some(unseen) = unseen {
+        all.extend(wrap(&plain(&unseen.why), WIDTH).lines().map(String::from));
     }
     all
 }
@@ -368,13 +462,37 @@ mod tests {
         let locks = watched.locks(&lines, 1_000);
         let seen: Vec<_> = locks.iter().map(|lock| (lock.object, lock.waiters[0].thread)).collect();
         assert_eq!(seen, [(128, 2), (64, 1), (256, 4)]);
-        let text = super::lines(&Look { locks, unlisted: 0 }).join("\n");
+        let text = super::lines(&Look { locks, ..Look::default() }).join("\n");
         for part in ["2 threads wait", "waits itself at the mutex", "runs since 500ns", "for nobody"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(super::lines(&Look::default()), ["Nobody waits."]);
-        let cut = super::lines(&Look { locks: Vec::new(), unlisted: 7 });
+        let cut = super::lines(&Look { unlisted: 7, ..Look::default() });
         assert_eq!(cut, ["7 more threads, which may wait, too, found no room"]);
+    }
+
+    #[test]
+    fn what_is_not_seen_is_told() {
+        let head = |one_in, processes, obstacle: Option<&str>| Head {
+            one_in,
+            processes,
+            obstacle: obstacle.map(String::from),
+            ..Head::default()
+        };
+        let text = |unseen| super::lines(&Look { unseen, ..Look::default() }).join("\n");
+        assert_eq!(text(Unseen::of(&head([1, 1], 1, None))), "Nobody waits.");
+        for (head, part) in [
+            (head([8, 1], 1, None), "one of 8 waits for locks."),
+            (head([1, 4], 1, None), "one of 4 waits at barriers."),
+            (head([8, 1_024], 1, None), "for locks, and one of 1,024 waits at barriers."),
+            (head([1, 1], 0, None), "no process has loaded"),
+            (head([1, 1], 0, Some("it has\nthe bit")), "can be seen: it has the bit."),
+        ] {
+            let text = text(Unseen::of(&head));
+            assert!(text.starts_with("No thread is seen to wait.\n"), "{text}");
+            assert!(text.replace('\n', " ").contains(part), "{part}: {text}");
+            assert!(text.lines().all(|line| line.len() < 80), "{text}");
+        }
     }
 
     #[test]

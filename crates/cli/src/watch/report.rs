@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a recording shows, with names: by thread, by pool and by site, and a verdict.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use recorder::symbols::{Frame, Symbols};
 use recorder::{Outcome, Stack};
 use serde::Serialize;
 
-use crate::recorded::line;
+use crate::recorded::{line, signal};
 
 /// Everything.
 pub struct Report {
@@ -25,9 +25,16 @@ pub struct Report {
 #[derive(Serialize)]
 pub struct Summary {
     pub program: String,
+    /// The signal that ended it, if one did.
+    pub signal: Option<String>,
     pub elapsed_ns: u64,
     pub threshold_ns: u64,
     pub threads: u64,
+    /// Most threads that there were at one time, and the processors that they may use.
+    pub threads_at_once: u64,
+    pub processors: u32,
+    /// It takes other rights than ours when it begins: the kernel tells nothing of its threads.
+    pub takes_rights: bool,
     /// Threads that are in their pools only.
     pub unlisted: u64,
     pub lost_records: u64,
@@ -58,6 +65,9 @@ pub struct Pool {
     pub unseen: u64,
     pub unseen_ns: u64,
     pub unseen_longest_ns: u64,
+    /// Those of them that are as long as the threshold.
+    pub unseen_long: u64,
+    pub unseen_long_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -114,17 +124,22 @@ pub struct Verdict {
 }
 
 impl Report {
-    pub fn of(outcome: &Outcome, program: &str, threshold: Duration) -> Self {
-        let sites = sites(outcome);
+    pub fn of(outcome: &Outcome, program: &str, threshold: Duration, takes_rights: bool) -> Self {
+        let workers = workers(&outcome.account);
+        let sites = sites(outcome, &workers);
         let pools = pools(outcome, &sites);
         let mut threads: Vec<One> =
             outcome.account.ended.iter().map(|one| One::of(one, &outcome.account)).collect();
         threads.sort_by(|a, b| (&a.pool, a.process, a.thread).cmp(&(&b.pool, b.process, b.thread)));
         let summary = Summary {
             program: program.into(),
+            signal: signal(outcome.status),
             elapsed_ns: outcome.elapsed_ns,
             threshold_ns: threshold.as_nanos() as u64,
             threads: pools.iter().map(|pool| pool.threads).sum(),
+            threads_at_once: outcome.account.most_at_once as u64,
+            processors: linux::Processors::look().count(),
+            takes_rights,
             unlisted: outcome.account.unlisted,
             lost_records: outcome.account.lost,
             hidden: outcome.hidden,
@@ -167,8 +182,7 @@ fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
     let pool = |(name, (threads, times)): (&String, &(u64, Times))| {
         let held = || sites.iter().filter(|site| site.pool == *name && site.kind != Why::Idle);
         let unseen = outcome.unseen.get(name);
-        let unseen = unseen.map_or((0, 0, 0), |unseen| (unseen.count, unseen.total_ns, unseen.longest_ns));
-        let (unseen, unseen_ns, unseen_longest_ns) = unseen;
+        let unseen = unseen.cloned().unwrap_or_default();
         Pool {
             pool: name.clone(),
             threads: *threads,
@@ -180,9 +194,11 @@ fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
             long: held().map(|site| site.long).sum(),
             long_ns: held().map(|site| site.long_ns).sum(),
             longest_ns: held().map(|site| site.longest_ns).max().unwrap_or(0),
-            unseen,
-            unseen_ns,
-            unseen_longest_ns,
+            unseen: unseen.count,
+            unseen_ns: unseen.total_ns,
+            unseen_longest_ns: unseen.longest_ns,
+            unseen_long: unseen.long.0,
+            unseen_long_ns: unseen.long.1,
         }
     };
     let mut pools: Vec<Pool> = outcome.account.pools.iter().map(pool).collect();
@@ -192,7 +208,7 @@ fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
 
 /// Stacks that block in the same call for the same line of the program are one site. The one shown is that
 /// which took most of the time.
-fn sites(outcome: &Outcome) -> Vec<Site> {
+fn sites(outcome: &Outcome, workers: &Workers) -> Vec<Site> {
     struct Group {
         lengths: Lengths,
         descriptors: Vec<String>,
@@ -246,17 +262,43 @@ fn sites(outcome: &Outcome) -> Vec<Site> {
         kind: group.kind,
     };
     let mut sites: Vec<Site> = groups.into_iter().map(site).collect();
-    let has_pool = has_pool(outcome.account.pools.keys());
+    // What a process waits for another one, that one is to blame for.
     sites.sort_by_key(|site| {
-        let last = (site.kind == Why::Idle, has_pool && site.pool.ends_with(MAIN));
+        let last = (site.kind == Why::Idle, !workers.has(&site.pool), site.kind == Why::Child);
         (last, std::cmp::Reverse((site.long_ns, site.total_ns)))
     });
     sites
 }
 
-/// Are there threads that are no main threads?
-pub fn has_pool<'a>(mut pools: impl Iterator<Item = &'a String>) -> bool {
-    pools.any(|pool| !pool.ends_with(MAIN))
+/// Pools of threads that do the work of the program.
+struct Workers {
+    /// There are threads that are not the first ones of their processes.
+    has_pool: bool,
+    /// First threads of processes, most of which have no other one.
+    alone: HashSet<String>,
+}
+
+impl Workers {
+    fn has(&self, pool: &str) -> bool {
+        !self.has_pool || !pool.ends_with(MAIN) || self.alone.contains(pool)
+    }
+}
+
+fn workers(account: &Account) -> Workers {
+    let mut threads: HashMap<u32, u32> = HashMap::new();
+    account.ended.iter().for_each(|thread| *threads.entry(thread.process).or_default() += 1);
+    // By the pool: processes of one thread, and all.
+    let mut mains: HashMap<String, (u32, u32)> = HashMap::new();
+    for thread in account.ended.iter().filter(|thread| thread.process == thread.thread) {
+        let (alone, all) = mains.entry(thread.pool()).or_default();
+        *alone += u32::from(threads[&thread.process] == 1);
+        *all += 1;
+    }
+    let is_alone = |(pool, (alone, all)): (String, (u32, u32))| (alone * 2 > all && all > 1).then_some(pool);
+    Workers {
+        has_pool: account.pools.keys().any(|pool| !pool.ends_with(MAIN)),
+        alone: mains.into_iter().filter_map(is_alone).collect(),
+    }
 }
 
 fn frames(symbols: &mut Symbols, stack: &Stack) -> Vec<Frame> {

@@ -7,9 +7,9 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::account::MAIN;
 use recorder::calls::Why;
 
-use super::report::{Pool, Report, Shown, Site, Summary, Verdict, has_pool};
+use super::report::{Pool, Report, Shown, Site, Summary, Verdict};
 use crate::format::{ns, plain, whole};
-use crate::recorded::cut;
+use crate::recorded::{cut, takes_rights};
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_THREADS: usize = 16;
@@ -21,16 +21,10 @@ const MOST_OUTER: usize = 5;
 
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
-    let run_ns: u64 = report.pools.iter().map(|pool| pool.run_ns).sum();
-    let used = run_ns as f64 / summary.elapsed_ns.max(1) as f64;
-    let threads = whole(summary.threads);
-    let plural = if summary.threads == 1 { "" } else { "s" };
-    let line = format!(
-        "wakeful: `{}` took {}, {threads} thread{plural}, {used:.2} processors on average",
-        summary.program,
-        ns(summary.elapsed_ns)
-    );
-    writeln!(to, "{}\n", wrap(&plain(&line), WIDTH))?;
+    writeln!(to, "{}\n", wrap(&plain(&head(report)), WIDTH))?;
+    if summary.takes_rights {
+        return said(report, to);
+    }
     writeln!(to, "{:<18} {:>7}  RUN      READY    BLOCKED  BLOCKS  LONG   LONGEST", "THREADS", "NUMBER")?;
     for pool in report.pools.iter().take(MOST_POOLS) {
         row(to, &pool.pool, &whole(pool.threads), pool, Some((pool.long, pool.longest_ns)))?;
@@ -47,9 +41,41 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     }
     sites(report, to)?;
     remarks(report, to)?;
-    writeln!(to, "\n{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
+    writeln!(to)?;
+    said(report, to)
+}
+
+fn said(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    writeln!(to, "{}", wrap(&plain(&format!("Verdict: {}", report.verdict.words)), WIDTH))?;
     writeln!(to, "{}", wrap(&report.verdict.advice, WIDTH))?;
     to.flush()
+}
+
+/// BOUND: the average of a shorter time says nothing.
+const AVERAGE_NS: u64 = 10_000_000;
+
+fn head(report: &Report) -> String {
+    let summary = &report.summary;
+    let took = format!("wakeful: `{}` took {}", summary.program, ns(summary.elapsed_ns));
+    let ended = match &summary.signal {
+        Some(signal) => format!(". Signal {signal} ended it, and the report ends there"),
+        None => String::new(),
+    };
+    if summary.takes_rights {
+        return format!("{took}; its threads and their times are hidden from this user{ended}");
+    }
+    let run_ns: u64 = report.pools.iter().map(|pool| pool.run_ns).sum();
+    let used = match summary.elapsed_ns {
+        ..AVERAGE_NS => String::new(),
+        elapsed_ns => format!(", {:.2} processors on average", run_ns as f64 / elapsed_ns as f64),
+    };
+    let threads = many(summary.threads, "thread");
+    format!("{took}, {threads}{used}{ended}")
+}
+
+/// "1 thread", "2 threads".
+fn many(count: u64, what: &str) -> String {
+    format!("{} {what}{}", whole(count), if count == 1 { "" } else { "s" })
 }
 
 /// Running, ready and blocked, and how often blocked.
@@ -166,12 +192,13 @@ fn remarks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     if unseen > 0 {
         let longest = report.pools.iter().map(|pool| pool.unseen_longest_ns).max().unwrap_or(0);
         let why = if summary.hidden > 0 { "" } else { " They were over before the watcher looked." };
-        let text = format!(
-            "{} blocks, {} together, at most {}, are in no stack.{why}",
-            whole(unseen),
-            ns(unseen_ns),
-            ns(longest)
-        );
+        let (are, why) = match unseen {
+            1 => ("is", why.replace("They were", "It was")),
+            _ => ("are", why.into()),
+        };
+        let blocks = many(unseen, "block");
+        let text =
+            format!("{blocks}, {} together, at most {}, {are} in no stack.{why}", ns(unseen_ns), ns(longest));
         writeln!(to, "{}", wrap(&text, WIDTH))?;
     }
     if report.sites.iter().any(|site| site.stack.iter().any(|frame| frame.guess)) {
@@ -211,10 +238,10 @@ const RUNTIMES: &[(&str, &str)] = &[
 /// One line in words, and one about what to do.
 pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
     let threshold = ns(summary.threshold_ns);
-    let has_pool = has_pool(pools.iter().map(|pool| &pool.pool));
-    let is_worker = |site: &&Site| !has_pool || !site.pool.ends_with(MAIN);
-    let held = sites.iter().filter(is_worker).find(|site| site.kind != Why::Idle && site.long > 0);
-    let Some(site) = held else { return nothing(summary, pools, &threshold) };
+    let held = sites.iter().find(|site| site.kind != Why::Idle && site.long > 0);
+    let Some(site) = held.filter(|_| !summary.takes_rights) else {
+        return nothing(summary, pools, &threshold);
+    };
     let pool = pools.iter().find(|pool| pool.pool == site.pool);
     let threads = pool.map_or(1, |pool| pool.threads);
     let own = site.stack.get(site.own);
@@ -233,8 +260,10 @@ pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
     );
     let usual = if site.kind == Why::Lock {
         ""
-    } else if has_pool {
+    } else if !site.pool.ends_with(MAIN) {
         "A thread of the pool does nothing else meanwhile: let a thread of its own do it."
+    } else if has_pool(pools) {
+        "It is no thread of a pool, but the first one of its process."
     } else {
         "There is no pool: the program itself waits."
     };
@@ -246,10 +275,26 @@ pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
         Why::Network => "It waits for a socket. ",
         Why::Fault => "Pages are not in memory: read them before (madvise(2), MADV_WILLNEED). ",
         Why::Child => "It waits for a process. ",
-        Why::Lock => "It waits for a lock: `wakeful compare` says if other locks help. ",
+        Why::Lock => lock(&site.call),
         Why::Idle | Why::Other => "",
     };
     Verdict { words: capital(&words), advice: format!("{cause}{runtime}").trim_end().to_owned() }
+}
+
+/// What a lock is that a thread waits for in this call.
+fn lock(call: &str) -> &'static str {
+    match call {
+        "futex" | "futex_waitv" => "It waits for a lock: `wakeful compare` says if other locks help. ",
+        "mmap" | "munmap" | "mprotect" | "madvise" | "mremap" | "brk" => {
+            "One thread at a time changes the memory map of a process: map and unmap less often. "
+        }
+        _ => "It waits for a lock of the system, which another process may have. ",
+    }
+}
+
+/// Are there threads that are not the first ones of their processes?
+fn has_pool(pools: &[Pool]) -> bool {
+    pools.iter().any(|pool| !pool.pool.ends_with(MAIN))
 }
 
 /// Why a process may not be looked at, and what helps.
@@ -272,26 +317,47 @@ fn hidden_advice(ptrace_scope: Option<u32>) -> String {
 }
 
 fn nothing(summary: &Summary, pools: &[Pool], threshold: &str) -> Verdict {
-    let is_hidden = summary.hidden > 0 && summary.looks == 0;
-    let words = if is_hidden {
-        "none: the kernel does not let you look at its threads, and only their times are known.".into()
+    let all = |value: fn(&Pool) -> u64| pools.iter().map(value).sum::<u64>();
+    let (ready_ns, run_ns) = (all(|pool| pool.ready_ns), all(|pool| pool.run_ns));
+    let (words, advice) = if summary.takes_rights {
+        (
+            "none: the program has other rights than you, so the kernel hides its threads.".into(),
+            takes_rights("watch"),
+        )
+    } else if summary.hidden > 0 && summary.looks == 0 {
+        (
+            "none: the kernel does not let you look at its threads, and only their times are known.".into(),
+            hidden_advice(summary.ptrace_scope),
+        )
+    } else if all(|pool| pool.unseen_long) > 0 {
+        let (long, ns_of_them) = (all(|pool| pool.unseen_long), ns(all(|pool| pool.unseen_long_ns)));
+        let were = if long == 1 { "block of" } else { "blocks of" };
+        (
+            format!(
+                "{} {were} {threshold} or longer, {ns_of_them} together, {} over before the watcher looked.",
+                whole(long),
+                if long == 1 { "was" } else { "were" }
+            ),
+            "In which calls is unknown. Watch it for longer, or while fewer other programs run.".into(),
+        )
     } else {
-        format!("No thread was seen blocked for {threshold} or longer, other than for want of work.")
+        let words = match all(|pool| pool.blocks) {
+            0 => "no thread blocked.".into(),
+            _ => format!("no thread blocked for {threshold} or longer, other than for want of work."),
+        };
+        let advice = if ready_ns <= run_ns / 2 || ready_ns <= summary.elapsed_ns / 4 {
+            match all(|pool| pool.blocks) {
+                0 => "It computed: a profiler of functions, such as perf, says what.",
+                _ => "A lower --threshold shows shorter blocks.",
+            }
+        } else if summary.threads_at_once > summary.processors.into() {
+            "But threads were ready for long without a processor: fewer threads would do."
+        } else {
+            "But threads were ready for long without a processor: other programs had it."
+        };
+        (words, advice.into())
     };
-    let ready: u64 = pools.iter().map(|pool| pool.ready_ns).sum();
-    let hidden;
-    let advice = if is_hidden {
-        hidden = hidden_advice(summary.ptrace_scope);
-        &hidden
-    } else if pools.iter().any(|pool| pool.unseen_longest_ns >= summary.threshold_ns) {
-        "Longer blocks that nobody saw are counted above: take a higher --threshold, such as 2ms, or run it \
-         again on a machine that does less."
-    } else if ready > summary.elapsed_ns {
-        "But threads were ready for long without a processor: fewer threads would do."
-    } else {
-        "A lower --threshold shows shorter blocks."
-    };
-    Verdict { words, advice: advice.into() }
+    Verdict { words: capital(&words), advice }
 }
 
 fn capital(text: &str) -> String {
@@ -318,12 +384,18 @@ mod tests {
             unseen: 3,
             unseen_ns: 9_000_000,
             unseen_longest_ns,
+            unseen_long: if unseen_longest_ns < 1_000_000 { 0 } else { 2 },
+            unseen_long_ns: unseen_longest_ns,
         }
     }
 
     fn summary(hidden: u64, looks: u64) -> Summary {
         Summary {
             program: "program".into(),
+            signal: None,
+            threads_at_once: 2,
+            processors: 1,
+            takes_rights: false,
             elapsed_ns: 10_000_000,
             threshold_ns: 1_000_000,
             threads: 2,
@@ -340,10 +412,10 @@ mod tests {
     fn where_nothing_was_seen_it_says_why() {
         for (hidden, looks, unseen, ready, words, advice) in [
             (1, 0, 8_000_000, 0, "not let you look", "PR_SET_DUMPABLE"),
-            (1, 5, 8_000_000, 0, "No thread", "nobody saw"),
-            (0, 0, 8_000_000, 0, "No thread", "higher --threshold"),
-            (0, 5, 0, 20_000_000, "No thread", "fewer threads"),
-            (0, 5, 0, 0, "No thread", "lower --threshold"),
+            (1, 5, 8_000_000, 0, "2 blocks of 1.00ms or longer", "In which calls is unknown"),
+            (0, 0, 8_000_000, 0, "8.00ms together, were over before", "fewer other programs"),
+            (0, 5, 0, 20_000_000, "No thread blocked for 1.00ms or longer", "fewer threads"),
+            (0, 5, 0, 0, "No thread blocked for 1.00ms or longer", "lower --threshold"),
         ] {
             let said = verdict(&summary(hidden, looks), &[pool(unseen, ready)], &[]);
             assert!(
@@ -353,6 +425,47 @@ mod tests {
                 said.advice
             );
         }
+    }
+
+    #[test]
+    fn a_program_that_computes_is_told_no_threshold() {
+        let with = |processors, threads_at_once, ready_ns| {
+            let summary = Summary { processors, threads_at_once, ..summary(0, 5) };
+            let one = Pool { blocks: 0, blocked_ns: 0, unseen: 0, run_ns: 9_000_000, ..pool(0, ready_ns) };
+            verdict(&summary, &[one], &[])
+        };
+        assert_eq!(with(2, 1, 0).words, "No thread blocked.");
+        assert!(with(2, 1, 0).advice.starts_with("It computed"));
+        assert!(with(2, 1, 9_000_000).advice.contains("other programs had it"));
+        assert!(with(2, 4, 9_000_000).advice.contains("fewer threads would do"));
+    }
+
+    /// `git gc` has one process with threads, and many without.
+    #[test]
+    fn what_a_first_thread_waits_for_is_no_reason_to_see_nothing() {
+        let of = |kind| Site { pool: "git (main)".into(), kind, ..site() };
+        let pools = [pool(0, 0), Pool { pool: "git (main)".into(), threads: 8, ..pool(8_000_000, 0) }];
+        let said = verdict(&summary(0, 5), &pools, &[of(Why::File)]);
+        assert!(said.words.starts_with("A thread of the 8 `git (main)` blocked once"), "{}", said.words);
+        assert!(said.advice.contains("first one of its process"), "{}", said.advice);
+        let said = verdict(&summary(0, 5), &pools, &[of(Why::Child)]);
+        assert!(said.advice.starts_with("It waits for a process."), "{}", said.advice);
+        for (call, advice) in [("futex", "wakeful compare"), ("mmap", "memory map"), ("flock", "system")] {
+            assert!(lock(call).contains(advice), "{call}");
+        }
+    }
+
+    #[test]
+    fn a_program_with_other_rights_and_one_that_a_signal_ends() {
+        let summary = Summary { takes_rights: true, signal: Some("9 (SIGKILL)".into()), ..summary(0, 0) };
+        let text = written(&report(summary, Vec::new()));
+        for part in ["hidden from this user. Signal 9 (SIGKILL)", "Verdict: None: the", "cp(1)"] {
+            assert!(text.replace('\n', " ").contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("BLOCKED"), "{text}");
+        let summary = Summary { signal: Some("9 (SIGKILL)".into()), ..self::summary(0, 5) };
+        let text = written(&report(summary, Vec::new()));
+        assert!(text.contains("took 10.0ms, 2 threads, 0.00 processors on average. Signal 9"), "{text}");
     }
 
     fn written(report: &Report) -> String {

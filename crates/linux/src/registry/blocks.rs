@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::*;
 use abi::RunState;
 use platform::ThreadId;
 
-use super::space::{FIRST_GUEST, Registry};
+use super::space::Registry;
 use super::watch::{ALWAYS, REFUSED, switches};
 use crate::futex;
 
@@ -50,7 +50,8 @@ impl Registry {
         let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         let from = local.free_from.0.load(Relaxed);
         // From the hint on, and then, because the hint may have been wrong, all.
-        for index in (from..FIRST_GUEST).chain(1..from) {
+        let most = local.most.load(Relaxed);
+        for index in (from..most).chain(1..from) {
             let owner = &self.own(ThreadId(index)).tid;
             // ORDER: Acquire, pairs with the Release in `free`: its detach comes before our attach.
             if owner.load(Relaxed) == 0 && owner.compare_exchange(0, tid, Acquire, Relaxed).is_ok() {

@@ -6,9 +6,9 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 use abi::View;
 use abi::environment::OBSERVER;
 
-use super::space::{ARENA_AT, SIZE, build, live, observed_by, publish, vacant};
+use super::space::{ARENA_AT, build, live, observed_by, publish, vacant};
+use crate::server;
 use crate::view::{self, Request};
-use crate::{memory, server};
 
 /// An inherited observer is taken over at once: until then our children would inherit its descriptors.
 #[inline(always)]
@@ -96,7 +96,7 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
         mapped.is_ok() && registry.arena().magic.compare_exchange(0, abi::MAGIC, Relaxed, Relaxed).is_ok();
     if !claimed {
         // SAFETY: as above.
-        unsafe { memory::unmap(registry.start.as_ptr().cast(), SIZE) };
+        unsafe { registry.unmap() };
         return Err(mapped.map_or_else(Into::into, |_| bpf::Error::Taken));
     }
     registry.local().enrolment.store(observer.enrolment().number(), Relaxed);

@@ -86,6 +86,8 @@ pub(super) struct Local {
     pub(super) enrolment: AtomicI32,
     /// Blocks at and above this were never used.
     pub(super) high_water: AtomicU32,
+    /// Blocks at and above this have no room for a ring, and no thread gets them.
+    pub(super) most: AtomicU32,
     /// 1: there was no free block when somebody last looked.
     pub(super) full: AtomicU32,
     /// 1: perf refused for good; do not ask for each thread.
@@ -134,6 +136,24 @@ pub(super) const ARENA_AT: usize = size_of::<Local>();
 const THREADS_AT: usize = ARENA_AT + size_of::<Arena>();
 const RINGS_AT: usize = (THREADS_AT + MAX_THREADS * size_of::<Thread>()).next_multiple_of(4096);
 pub(super) const SIZE: usize = RINGS_AT + MAX_THREADS * perf::RING;
+
+/// BOUND: of a limited address space, the part of it that is for rings; and the fewest rings.
+const RINGS_PART: usize = 128;
+const FEWEST_RINGS: usize = 64;
+
+/// How many rings there is room for, under this limit of address space (`ulimit -v`). Threads need stacks of
+/// it, which are larger.
+fn rings(limit: libc::rlim_t) -> usize {
+    match usize::try_from(limit).unwrap_or(usize::MAX) / RINGS_PART / perf::RING {
+        part if part < FIRST_GUEST as usize => part.max(FEWEST_RINGS),
+        _ => MAX_THREADS,
+    }
+}
+
+/// Bytes of a space with so many rings.
+const fn size(rings: usize) -> usize {
+    RINGS_AT + rings * perf::RING
+}
 
 /// A view, and above it how often one was set: who has lost one does not end the same one that came back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -197,20 +217,23 @@ pub fn ensure() -> Option<Registry> {
 /// A space of our own that nobody knows yet.
 pub(super) fn build(view: View) -> Option<Registry> {
     let errno = futex::Errno::save();
-    // SAFETY: a fresh mapping, which is ours.
-    let registry = unsafe {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a fresh mapping, which is ours; and a structure that lives across the call.
+    let (registry, rings) = unsafe {
+        libc::getrlimit(libc::RLIMIT_AS, &mut limit);
+        let rings = rings(limit.rlim_cur);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let start = memory::map(null_mut(), SIZE, libc::PROT_READ, flags, -1);
+        let start = memory::map(null_mut(), size(rings), libc::PROT_READ, flags, -1);
         if start == libc::MAP_FAILED {
             return None;
         }
         if !memory::protect(start, RINGS_AT, libc::PROT_READ | libc::PROT_WRITE)
             || !memory::advise(start, RINGS_AT, libc::MADV_WIPEONFORK)
         {
-            memory::unmap(start, SIZE);
+            memory::unmap(start, size(rings));
             return None;
         }
-        Registry { start: NonNull::new(start.cast())? }
+        (Registry { start: NonNull::new(start.cast())? }, rings)
     };
     drop(errno);
     let local = registry.local();
@@ -218,6 +241,7 @@ pub(super) fn build(view: View) -> Option<Registry> {
     local.generation.store(generation, Relaxed);
     local.epoch.store(generation << VIEWS | 1, Relaxed);
     local.high_water.store(1, Relaxed);
+    local.most.store(FIRST_GUEST.min(rings as u32), Relaxed);
     local.free_from.0.store(1, Relaxed);
     local.next_lease.store(1, Relaxed);
     local.placeless.store((view == View::None) as u32, Relaxed);
@@ -241,8 +265,8 @@ pub(super) fn publish(old: *mut u8, new: Registry) -> Option<Registry> {
             Some(new)
         }
         Err(_) => {
-            // SAFETY: ours, and nobody has seen it.
-            unsafe { memory::unmap(new.start.as_ptr().cast(), SIZE) };
+            // SAFETY: nobody has seen it.
+            unsafe { new.unmap() };
             None
         }
     }
@@ -356,9 +380,20 @@ impl Registry {
     #[inline(always)]
     pub(super) fn slot(&self, id: ThreadId) -> Slot {
         let index = id.0 as usize & (MAX_THREADS - 1);
-        // SAFETY: as for `thread`.
-        let ring = unsafe { self.start.as_ptr().add(RINGS_AT + index * perf::RING) };
+        // One that no thread has may lie behind the space: nobody reads it.
+        let ring = self.start.as_ptr().wrapping_add(RINGS_AT + index * perf::RING);
         Slot { id, block: self.thread(id), ring, enrolment: self.local().enrolment.load(Relaxed) }
+    }
+
+    /// # Safety
+    /// [`build`] has made it, and nobody uses it.
+    pub(super) unsafe fn unmap(self) {
+        let rings = match self.local().most.load(Relaxed) {
+            FIRST_GUEST => MAX_THREADS,
+            rings => rings as usize,
+        };
+        // SAFETY: as promised; this is its size.
+        unsafe { memory::unmap(self.start.as_ptr().cast(), size(rings)) };
     }
 
     /// Writes the arena's header.
@@ -437,5 +472,34 @@ impl Registry {
     /// Every id that was ever used.
     pub(super) fn ids(&self) -> impl Iterator<Item = ThreadId> + use<> {
         (1..self.local().high_water.load(Relaxed).min(MAX_THREADS as u32)).map(ThreadId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_limit_of_address_space_leaves_most_of_it_to_the_program() {
+        assert_eq!(size(rings(libc::RLIM_INFINITY)), SIZE);
+        for limit in [0, 60_000 << 10, 256 << 20, 1 << 30, 3 << 30, 4 << 30, 1 << 40] {
+            let size = size(rings(limit)) - RINGS_AT;
+            assert!(size <= FEWEST_RINGS * perf::RING || size <= limit as usize / 100, "{limit}: {size}");
+        }
+        assert_eq!((rings(60_000 << 10), rings(1 << 30), rings(1 << 40)), (64, 1_024, MAX_THREADS));
+    }
+
+    #[test]
+    fn what_is_built_goes_whole() {
+        let mapped = |at: *mut u8| {
+            let mut resident = 0u8;
+            // SAFETY: one page, one byte.
+            unsafe { libc::syscall(libc::SYS_mincore, at, PAGE, &raw mut resident) == 0 }
+        };
+        let registry = build(View::None).unwrap();
+        let last = registry.start.as_ptr().wrapping_add(SIZE - PAGE);
+        assert!(mapped(last) && registry.local().most.load(Relaxed) == FIRST_GUEST);
+        // SAFETY: nobody else has it.
+        unsafe { registry.unmap() };
     }
 }

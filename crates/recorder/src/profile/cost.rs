@@ -70,6 +70,11 @@ impl Cost {
         (std::mem::replace(&mut self.every, every) != every).then_some(every)
     }
 
+    /// One wait of how many is told now.
+    pub fn one_in(&self) -> Both<u64> {
+        self.every.map(|power| 1 << power)
+    }
+
     /// For how long not all waits were told.
     pub fn sampled_ns(&self) -> u64 {
         self.sampled_ns

@@ -38,6 +38,10 @@ pub struct Now<'a> {
     pub(super) sites: &'a Sites,
     /// How far the clock is ahead of the program's time.
     pub(super) ahead_ns: u64,
+    /// One wait of how many is told: for locks and semaphores, and at barriers.
+    pub one_in: [u64; 2],
+    /// Processes that tell their waits.
+    pub processes: u32,
 }
 
 impl Now<'_> {

@@ -401,8 +401,9 @@ impl Profiling {
                     before.iter().for_each(|thread| self.waits.exited(*thread, 0, &self.history));
                 }
             }
-            let ahead_ns = self.stops.sum_ns();
-            let now = Now { waits: &self.waits, history: &self.history, sites: &self.sites, ahead_ns };
+            let (one_in, processes) = (self.cost.one_in(), self.events.processes());
+            let (waits, history, sites) = (&self.waits, &self.history, &self.sites);
+            let now = Now { waits, history, sites, ahead_ns: self.stops.sum_ns(), one_in, processes };
             each_turn(&self.program, &now);
         };
         self.finish(from_ns, status, own)
