@@ -96,9 +96,12 @@ pub const LINE_LOOKS: u32 = 100_000;
 pub const LINE_PAUSES: u32 = 16;
 /// BOUND: W9. And asks at each so many of these looks, 2 to 11 us, whether somebody wants its processor.
 pub const LINE_ASKS: u32 = 16;
-/// W8. COST: pauses before it tries again to get into line, at first and at most: of 1,024 threads that
-/// come at once, one gets in after the other.
+/// W8. COST: pauses before it tries again to get into line: at first, in `-np` the same of each processor
+/// if others are in line, and at most. Of 1,024 threads that come at once, one gets in after the other.
 pub const AGAIN_PAUSES: u32 = 32;
+/// See [`AGAIN_PAUSES`]. The turns of the others come before, so the lock loses nothing, and its word moves
+/// less. 16 processors and fewer make no difference.
+pub const AGAIN_PAUSES_OF_EACH: u32 = 2;
 /// See [`AGAIN_PAUSES`].
 pub const AGAIN_MOST_PAUSES: u32 = 32_768;
 /// P1. So many are passed at most: whoever is the oldest then may well run.

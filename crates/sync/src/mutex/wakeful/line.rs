@@ -123,6 +123,9 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 Err(now) => word = now,
             }
             if waiter.awake {
+                if N::WISHES && newest(word) != ThreadId::NONE {
+                    pauses = pauses.max(limits::AGAIN_PAUSES_OF_EACH * P::processors());
+                }
                 wait::pause::<P>(pauses);
                 pauses = (pauses * 2).min(limits::AGAIN_MOST_PAUSES);
                 word = self.word.load(Relaxed);
