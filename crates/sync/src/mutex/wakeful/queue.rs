@@ -5,9 +5,9 @@
 //! Nobody of our own lacks the processor of a waiter there, so sleep gains nothing. What costs is the word,
 //! which moves between many caches. So each waiter looks at a word of its own:
 //!
-//! - An arrival joins the line at once (Q1), with growing pauses between attempts. In `-np` they are longer if
-//!   others are in line. It does not look at the lock, so it never steps aside (W7). Those who may not join
-//!   the line do (W2).
+//! - An arrival joins the line at once (Q1), with growing pauses between attempts. In `-np` they are longer
+//!   if others are in line. It does not look at the lock, so it never steps aside (W7). Those who may not
+//!   join the line do (W2).
 //! - In line it looks at its STATE (AWAKE) `LINE_LOOKS` times before it sleeps.
 //! - As the standby it takes what it finds free, without W3. But if the thread that had the lock before has
 //!   just taken it again, the standby is choosy, and may find the lock hot. It shares again when another one
