@@ -440,7 +440,7 @@ public:
 };
 
 // As std::condition_variable, except that it must not end before all waits have returned: that all were
-// notified is not enough, since a waiter touches it afterwards. condition_variable_any has no such limit.
+// notified is not enough. condition_variable_any has no such limit.
 class condition_variable {
     wakeful_condvar it{};
 

@@ -19,9 +19,9 @@
 //! is enough for all sleeps of one wait.
 //!
 //! # Under the scheduler
-//! *Holder preempted*: waiters look for about a microsecond and sleep. So a holder that they keep from its
-//! processor goes on. *Waiter woken late*: others take the lock meanwhile, and each of their releases wakes
-//! again. Killed while holding: lost.
+//! *Holder preempted*: waiters look for 1 to 4 us and sleep. So a holder that they keep from its processor
+//! goes on. *Waiter woken late*: others take the lock meanwhile, and each of their releases wakes again. If
+//! nobody else comes, those behind it sleep until it has run. Killed while holding: lost.
 //!
 //! # Fairness and space
 //! None promised. 8 bytes.
@@ -31,8 +31,8 @@
 //! `sync::spin::Wakeful`: waiters nap, and their carriers with them, though the holder has long released.
 //!
 //! # Checked by
-//! `conformance`: loom, shuttle, real threads; twins without fences, that count late, and that wake only if
-//! they were last, are caught.
+//! `conformance`: loom, shuttle, real threads; twins without fences, that count late, that wake once only,
+//! and whose release publishes nothing, are caught.
 
 use core::marker::PhantomData;
 

@@ -8,7 +8,7 @@
 //! that sleep, and on an event by which others call them. They are SCHED_BATCH meanwhile: so they never
 //! preempt a carrier that runs, and run at once where one has blocked.
 //!
-//! Where there are low fibers, carriers that sleep have short slices: who was woken waits less behind a low
+//! Once there were low fibers, carriers that sleep have short slices: who was woken waits less behind a low
 //! one. A carrier that got up gives them back before it runs a fiber: what fibers start would inherit them.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks for fibers: the algorithms of the crate `sync` on [`Fibers`]. Kernel threads may use them as well.
+//! Locks for fibers: the algorithms of the crate `sync` on [`Fibers`], and a condition variable of the
+//! table's own. Kernel threads may use them as well.
 //!
 //! A fiber that holds one of these may wait, and whoever waits for it parks. So it is with the locks of
 //! kernel threads on `Linux`. A lock of std held across a wait can stop its carrier for good: the holder

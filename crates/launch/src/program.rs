@@ -229,7 +229,7 @@ pub fn is_go(path: &Path) -> bool {
 pub fn is_rust(path: &Path) -> bool {
     let data = File::open(path).and_then(|file| Mapped::of(&file));
     // As "/rustc/HASH/library/std/src/thread/mod.rs".
-    data.is_ok_and(|data| data.split(|byte| *byte == b'/').any(|part| part == b"rustc"))
+    data.is_ok_and(|data| data.split(|byte| *byte == b'/').any(|part| part.starts_with(b"rustc")))
 }
 
 fn has_section<H: FileHeader<Endian = Endianness>>(data: &[u8], wanted: &[u8]) -> bool {

@@ -16,7 +16,9 @@ const SLICE_NS: u64 = 100_000;
 #[cold]
 pub(crate) fn hurry(on: bool) {
     let _errno = Errno::save();
-    change(on, |policy| (policy == libc::SCHED_OTHER as u32).then_some(policy));
+    // Somebody may have made it SCHED_BATCH meanwhile, which keeps the slice.
+    let ordinary = |policy| policy == libc::SCHED_OTHER as u32 || !on && policy == libc::SCHED_BATCH as u32;
+    change(on, |policy| ordinary(policy).then_some(policy));
 }
 
 /// Gives the calling thread this policy, which is SCHED_OTHER or SCHED_BATCH, with short slices or the

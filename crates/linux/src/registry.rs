@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arena of this process and the threads in it.
 //!
-//! Threads register on their first contended operation and unregister when they exit. What is reached from a lock ([`register`], [`live`] and
-//! what follows from them) may be called inside `malloc` and in signal handlers: system calls and atomics only, no
-//! allocation, no lock, errno unchanged.
+//! Threads register on their first contended operation and unregister when they exit. What is reached from a
+//! lock ([`register`], [`live`] and what follows from them) may be called inside `malloc` and in signal
+//! handlers: system calls and atomics only, no allocation, no lock, errno unchanged.
 //!
 //! **State.** A *space* is one range of addresses: what is Local, with a private line for each thread, the
-//! arena with its thread blocks, a perf ring for each block. It is built in private and published by one
-//! compare-and-swap of `SPACE`; whoever loses unmaps his own. There is no state "being built" that a signal
-//! handler, a second thread or a fork could find.
+//! arena with its thread blocks, a perf ring for each block (under a small RLIMIT_AS for the first ones only).
+//! It is built in private and published by one compare-and-swap of `SPACE`; whoever loses unmaps his own.
+//! There is no state "being built" that a signal handler, a second thread or a fork could find.
 //!
 //! **Fork.** Local is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `view` is unset and
 //! [`live`] says no. The child then builds *another* space. It cannot use the old addresses: the perf rings
@@ -18,7 +18,7 @@
 //! Invariants
 //!   I1  A published space has a view other than Unset in its Local page, except in a forked copy.
 //!   I2  A reader looks at blocks and rings only after `live` said yes, in the same process.
-//!   I3  Rings are always mapped in the process that built the space: by perf, or anonymously.
+//!   I3  The rings that there are stay mapped in the process that built the space: by perf, or anonymously.
 //!   I4  Only the owner of a block changes it from owned to free, except that the block of a thread that the kernel no longer
 //!       knows may be freed by anybody, once.
 //!   I5  A thread's id is valid if and only if its epoch is that of the live space.

@@ -15,7 +15,8 @@
 //! - Y2: else the yield is made, and timed. Below a part of a slice it is short. [`FEW`] of them, one after
 //!   the other, reach nobody: the score is 0 again.
 //! - Y3: a long one after fewer is *given away* if the program's threads together ran for less than half of
-//!   it. It adds 1 to the score. Any other long one takes 2.
+//!   it. It adds 1 to the score, but only if they ran at all: who yields while no other thread of its program
+//!   runs waits for another program. Any other long one takes 2.
 //! - Y4: from a score of [`BELIEVED`] on, a yield that is given away sets `until` as much later as it took,
 //!   but at most [`MOST_SLICES`].
 //!
@@ -25,10 +26,12 @@
 //! **Under the scheduler.** A thread that spins is preempted at the end of its slice, so one that it waits
 //! for runs then. Yields of real-time threads are always made: there they have a meaning that programs rely
 //! on. HINT: all of this may be wrong. A yield too few costs a slice, and one too many as much.
+//! A thread that becomes a real-time one may lack some yields at first. Processor time of threads that run on
+//! other processors is some ms late.
 //!
 //! **Rejected**, and what was measured: `docs/design/yield.md`.
 
-use crate::{Linux, futex, slice};
+use crate::{Linux, futex, host, slice};
 use platform::Platform;
 
 /// BOUND: the part of a slice from which on a yield is long: 0.5 ms of 3. One that nobody takes needs 450 ns,
@@ -37,6 +40,8 @@ const LONG_PART: u64 = 6;
 /// BOUND: short yields between two long ones: 0.5 to 1.5 beside a program of the same group, 900 and more
 /// beside one of another group.
 const FEW: u32 = 16;
+/// BOUND: the part of a yield that the program's threads run for if they compute.
+const LITTLE_PART: u64 = 16;
 /// A long yield that is not given away takes so much from the score.
 const OTHERWISE: u32 = 2;
 /// BOUND: so many more slices go to other programs before the yields stop.
@@ -76,6 +81,9 @@ impl Yields {
         if ran_ns.is_none_or(|ran| ran >= took_ns / 2) {
             return Self { short: 0, score: self.score.saturating_sub(OTHERWISE), ..self };
         }
+        if ran_ns.is_none_or(|ran| ran < took_ns / LITTLE_PART) {
+            return Self { short: 0, ..self };
+        }
         let score = (self.score + 1).min(MOST);
         let most = MOST_SLICES * Linux::costs().slice;
         let until_ns = if score < BELIEVED { self.until_ns } else { end_ns + took_ns.min(most) };
@@ -85,7 +93,8 @@ impl Yields {
 
 /// `sched_yield`, but where other programs would take what it gives: see the module.
 pub fn yield_informed() {
-    if Linux::hands_off() || slice::owes() {
+    // A fiber's goes to other fibers.
+    if Linux::hands_off() || host::here().is_some() || slice::owes() {
         return Linux::yield_now();
     }
     let (mine, start) = (own::get(), futex::now_ns());
@@ -170,6 +179,8 @@ mod tests {
     use super::*;
 
     const SLICE: u64 = 3_000_000;
+    /// What the program's other threads run meanwhile.
+    const RAN: u64 = SLICE / 4;
 
     /// A long yield that ends at this time, in which the program ran for so long.
     fn long(yields: Yields, end: u64, ran: u64) -> Yields {
@@ -184,15 +195,15 @@ mod tests {
     fn those_given_away_stop_for_as_long() {
         let mut yields = Yields::default();
         for end in 1..BELIEVED as u64 {
-            yields = short(long(yields, end, 0), 2);
+            yields = short(long(yields, end, RAN), 2);
             assert!(!yields.stopped(end), "{end} is not enough");
         }
-        yields = long(yields, 50 * SLICE, 0);
+        yields = long(yields, 50 * SLICE, RAN);
         assert!(yields.stopped(50 * SLICE) && yields.stopped(51 * SLICE - 1));
         assert!(!yields.stopped(51 * SLICE), "then one is made");
-        assert!(long(yields, 60 * SLICE, 0).stopped(60 * SLICE), "and stops them again");
+        assert!(long(yields, 60 * SLICE, RAN).stopped(60 * SLICE), "and stops them again");
         // Somebody stopped the program for ten seconds.
-        let after = yields.made(0, 10_000_000_000, Some(0));
+        let after = yields.made(0, 10_000_000_000, Some(1_000_000_000));
         assert!(!after.stopped((MOST_SLICES + 1) * SLICE));
     }
 
@@ -203,8 +214,14 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_another_program_yields() {
+        let yields = (0..100).fold(Yields::default(), |yields, end| long(yields, end * SLICE, 1_000));
+        assert_eq!(yields, Yields::default());
+    }
+
+    #[test]
     fn a_program_of_another_group_takes_no_yield() {
-        let after = |yields, end| short(long(yields, end, 0), FEW);
+        let after = |yields, end| short(long(yields, end, RAN), FEW);
         let yields = (0..100).fold(short(Yields::default(), FEW), after);
         assert_eq!(yields, short(Yields::default(), FEW));
     }
@@ -212,18 +229,18 @@ mod tests {
     #[test]
     fn two_of_three_are_not_enough() {
         let three = |yields, _| {
-            (0..3).fold(yields, |yields, turn| long(yields, 1, if turn == 2 { SLICE } else { 0 }))
+            (0..3).fold(yields, |yields, turn| long(yields, 1, if turn == 2 { SLICE } else { RAN }))
         };
         assert_eq!((0..100).fold(Yields::default(), three).until_ns, 0);
     }
 
     #[test]
     fn it_ends_with_the_load() {
-        let mut yields = (1..100).fold(Yields::default(), |yields, end| long(yields, end * SLICE, 0));
+        let mut yields = (1..100).fold(Yields::default(), |yields, end| long(yields, end * SLICE, RAN));
         assert_eq!(yields.score, MOST);
         yields = short(yields, FEW);
         for turn in 1..BELIEVED as u64 {
-            yields = long(yields, (200 + turn) * SLICE, 0);
+            yields = long(yields, (200 + turn) * SLICE, RAN);
             assert!(!yields.stopped((200 + turn) * SLICE), "{turn} is not enough again");
         }
     }

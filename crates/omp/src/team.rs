@@ -5,8 +5,8 @@
 //! and joined is in [`sync::openmp::ForkJoin`]: an arrival a member and region.
 //!
 //! The program's barriers are another barrier, of the region's members. Whoever waits at either runs tasks as
-//! soon as there are any. A task that is not done is one party more to the members' barrier, which therefore
-//! does not open.
+//! soon as there are any. Once a member arrives, tasks that are not done are one party more to the members'
+//! barrier, which therefore does not open.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
@@ -308,11 +308,11 @@ impl Team {
 
     /// A party more to the barrier, while tasks are not done.
     pub fn hold_barrier(&self) {
-        // Room for it is left by `MOST_THREADS`.
+        // `MOST_THREADS` leaves room for 4,095 members that do so at the same moment.
         self.meeting.0.barrier.join();
     }
 
-    /// The last task is done.
+    /// The last task is done, or the party is one too many.
     pub fn let_barrier_go(&self) {
         self.meeting.0.barrier.arrive_and_drop();
     }

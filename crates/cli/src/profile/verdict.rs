@@ -181,7 +181,12 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
         words += &format!(" {elsewhere}");
     }
     if CHANGED.contains(&cause) && summary.is_unmeasured() {
-        advice += " The run is too short to tell what other programs took: no bound is told.";
+        advice += match summary.elapsed_ns < recorder::profile::LEAST_BUSY_NS {
+            true => " The run is too short to tell what other programs took: no bound is told.",
+            false => {
+                " What other programs took is not known, since /proc/stat does not tell: no bound is told."
+            }
+        };
     }
     words += &left(summary);
     let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);

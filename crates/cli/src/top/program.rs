@@ -173,9 +173,11 @@ impl Watched {
         let profilers = [Some(process), profiler_of(process)];
         // A program that tells nothing does not know its profiler, which is its parent.
         let parents = iter::successors(parent_of(process), |one| parent_of(*one)).take(MOST_PARENTS);
-        let profiler = profilers.into_iter().flatten().chain(parents).find(|one| ask(*one).is_some());
+        let asked = |one: &u32| ask(*one).is_some();
+        let profiler = profilers.into_iter().flatten().find(asked).map(Source::Profiler);
         let memory = || Some(Source::Memory(Box::new(Outside::new(process)?), Since::default()));
-        let Some(source) = profiler.map(Source::Profiler).or_else(memory) else {
+        let parent = || parents.into_iter().find(asked).map(Source::Profiler);
+        let Some(source) = profiler.or_else(memory).or_else(parent) else {
             if is_anothers(process) {
                 bail!(
                     "process {process} is another user's, or has other rights than you;\n\

@@ -353,7 +353,8 @@ fn nothing(summary: &Summary, pools: &[Pool], threshold: &str) -> Verdict {
         } else if summary.threads_at_once > summary.processors.into() {
             "But threads were ready for long without a processor: fewer threads would do."
         } else {
-            "But threads were ready for long without a processor: other programs had it."
+            "But threads were ready for long without a processor: other programs had it, or a quota or \
+             taskset keeps them from the others."
         };
         (words, advice.into())
     };

@@ -139,26 +139,34 @@ impl<M: Machine + Fences> Condition<M> {
         self.lock();
     }
 
-    /// C4. False: nobody was there.
-    fn signal(&self) -> bool {
-        self.count.load(Relaxed) != 0
-            && self.bucket.locked(|| {
-                let found = self.listed.iter().position(|listed| listed.load(Relaxed) == 1);
-                let count = found.map_or(0, |_| self.count.load(Relaxed).saturating_sub(1));
-                self.count.store(count, Relaxed);
-                if let Some(found) = found {
-                    self.listed[found].store(0, Relaxed);
-                    self.woken[found].store(1, Release);
-                    M::wake(&self.woken[found], 1);
-                }
-                found.is_some()
-            })
+    /// False: nobody was there.
+    fn wake_one(&self) -> bool {
+        let Some(found) = self.listed.iter().position(|listed| listed.load(Relaxed) == 1) else {
+            return false;
+        };
+        self.count.store(self.count.load(Relaxed).saturating_sub(1), Relaxed);
+        self.listed[found].store(0, Relaxed);
+        self.woken[found].store(1, Release);
+        M::wake(&self.woken[found], 1);
+        true
+    }
+
+    /// C4.
+    fn signal(&self) {
+        if self.count.load(Relaxed) == 0 {
+            return;
+        }
+        self.bucket.locked(|| {
+            if !self.wake_one() {
+                self.count.store(0, Relaxed);
+            }
+        });
     }
 
     /// C5.
     fn broadcast(&self) {
         for _ in 0..self.count.load(Relaxed) {
-            if !self.signal() {
+            if !self.bucket.locked(|| self.wake_one()) {
                 break;
             }
         }
@@ -193,7 +201,7 @@ pub fn notifying<M: Machine + Fences, const MISTAKE: u32>(waiters: u32, all: boo
             if all {
                 ours.broadcast();
             } else {
-                _ = ours.signal();
+                ours.signal();
             }
         };
         let each = if all { waiters } else { 1 };

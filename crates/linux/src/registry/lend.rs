@@ -11,9 +11,12 @@ use super::lent::{Owner, borrow_from, borrowed};
 use super::space::{Local, SIZE, ensure, live};
 use crate::{server, tls};
 
+/// Counts changes of [`Local`] that its size does not show.
+const CHANGES: u64 = 1;
 /// Of the space, and of the version.
 const LAYOUT: u64 = {
-    let mut hash = (SIZE as u64) << 24 ^ (size_of::<Local>() as u64) << 12 ^ size_of::<Thread>() as u64;
+    let mut hash =
+        CHANGES << 56 ^ (SIZE as u64) << 24 ^ (size_of::<Local>() as u64) << 12 ^ size_of::<Thread>() as u64;
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     let mut at = 0;
     while at < version.len() {

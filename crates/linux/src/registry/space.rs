@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The space: where this process's arena lies, how it comes into being, and what a fork leaves of it.
 
-use core::ptr::{NonNull, null_mut};
+use core::ptr::{NonNull, null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use abi::{Arena, MAX_THREADS, Thread, View};
@@ -220,7 +220,8 @@ pub(super) fn build(view: View) -> Option<Registry> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a fresh mapping, which is ours; and a structure that lives across the call.
     let (registry, rings) = unsafe {
-        libc::getrlimit(libc::RLIMIT_AS, &mut limit);
+        // Not by the C library's function, which may have to be looked up first: we may be in a lock's wait.
+        libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, null::<libc::rlimit>(), &mut limit);
         let rings = rings(limit.rlim_cur);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = memory::map(null_mut(), size(rings), libc::PROT_READ, flags, -1);
@@ -380,18 +381,27 @@ impl Registry {
     #[inline(always)]
     pub(super) fn slot(&self, id: ThreadId) -> Slot {
         let index = id.0 as usize & (MAX_THREADS - 1);
-        // One that no thread has may lie behind the space: nobody reads it.
-        let ring = self.start.as_ptr().wrapping_add(RINGS_AT + index * perf::RING);
+        // One that no thread has may lie behind the space. Another program may have the block say that it
+        // runs (I6): ring 0 is nobody's, and always there.
+        let rings = self.rings();
+        let ring = if index < rings { RINGS_AT + index * perf::RING } else { RINGS_AT };
+        let ring = self.start.as_ptr().wrapping_add(ring);
         Slot { id, block: self.thread(id), ring, enrolment: self.local().enrolment.load(Relaxed) }
+    }
+
+    /// How many are mapped.
+    #[inline(always)]
+    fn rings(&self) -> usize {
+        match self.local().most.load(Relaxed) {
+            FIRST_GUEST => MAX_THREADS,
+            rings => rings as usize,
+        }
     }
 
     /// # Safety
     /// [`build`] has made it, and nobody uses it.
     pub(super) unsafe fn unmap(self) {
-        let rings = match self.local().most.load(Relaxed) {
-            FIRST_GUEST => MAX_THREADS,
-            rings => rings as usize,
-        };
+        let rings = self.rings();
         // SAFETY: as promised; this is its size.
         unsafe { memory::unmap(self.start.as_ptr().cast(), size(rings)) };
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A thread yields in a loop, on a processor where another program only burns time. Each call of the kernel's
+// A thread yields in a loop, on a processor where another program only burns time. Another thread of its own
+// works now and then, elsewhere. Each call of the kernel's
 // sched_yield is counted, by a filter that makes a signal of it, whose handler makes the call. Without the
 // library (argument 0) each yield is such a call. With it few are, since each gives a time slice away.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -27,6 +29,27 @@ static void make(int signal)
 	(void)signal;
 	made++;
 	syscall(SYS_sched_yield, PASS);
+}
+
+static long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+// A third of the time.
+static void *work(void *unused)
+{
+	for (;;) {
+		long end = now_us() + 1000;
+
+		while (now_us() < end)
+			;
+		usleep(2000);
+	}
+	return unused;
 }
 
 static void on_one_processor(void)
@@ -57,7 +80,10 @@ int main(int argc, char **argv)
 	long calls = 0, most = 200000, informed = argc < 2 || atoi(argv[1]);
 	time_t end = time(0) + 20;
 	pid_t other;
+	pthread_t worker;
 
+	if (pthread_create(&worker, 0, work, 0))
+		return 1;
 	on_one_processor();
 	other = fork();
 	if (!other)

@@ -9,7 +9,7 @@ use std::fs;
 use crate::fast::HashMap;
 
 /// BOUND: in a shorter time there are too few ticks.
-const LEAST_NS: u64 = 100_000_000;
+pub const LEAST_NS: u64 = 100_000_000;
 
 /// By processor, in ns since the machine began.
 #[derive(Debug, Default)]

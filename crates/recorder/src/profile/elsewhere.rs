@@ -52,6 +52,9 @@ impl Looks {
         (maps, unwinder): (&Maps, &mut Unwinder),
         now_ns: u64,
     ) {
+        if self.looked_ns == 0 {
+            self.looked_ns = now_ns;
+        }
         let past_ns = now_ns.saturating_sub(self.looked_ns);
         if past_ns < LOOK_NS {
             return;

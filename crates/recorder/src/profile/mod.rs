@@ -55,6 +55,7 @@ use crate::unwind::Unwinder;
 use crate::{OpenError, Program, StartError, look, now_ns};
 use allowed::Allowed;
 use busy::Busy;
+pub use busy::LEAST_NS as LEAST_BUSY_NS;
 use cost::Cost;
 use events::{Event, Events, Untold};
 use history::History;

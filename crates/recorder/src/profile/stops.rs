@@ -108,7 +108,9 @@ impl Stops {
         let Some(from_ns) = self.idle_ns.filter(|from_ns| *from_ns < now_ns) else { return };
         let length_ns = now_ns - from_ns;
         let is_most = |(since_ns, until_ns): (u64, u64)| {
-            (since_ns..=until_ns + LATE_NS).contains(&now_ns) && length_ns * 2 > until_ns - since_ns
+            from_ns <= until_ns
+                && (since_ns..=until_ns + LATE_NS).contains(&now_ns)
+                && length_ns * 2 > until_ns - since_ns
         };
         let is_seen = self.seen_ns >= from_ns && self.seen_ns < now_ns;
         if length_ns < LEAST_NS || !(is_seen || self.continued.is_some_and(is_most)) {
@@ -122,6 +124,8 @@ impl Stops {
             _ => {}
         }
         self.sum_ns += length_ns;
+        // One continuation ends one stop.
+        self.continued = self.continued.filter(|(since_ns, _)| now_ns < *since_ns);
         // What comes late is of the same moment.
         self.idle_ns = Some(now_ns);
     }
@@ -190,6 +194,21 @@ mod tests {
             stops.passed(ms * MS, Some((thread, if runs { &What::In } else { &What::Out }))) / MS
         };
         switches.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_sleep_after_it_was_continued_is_no_stop() {
+        for seen in [true, false] {
+            let mut stops = Stops::new(true);
+            passed(&mut stops, &[(0, 7, true), (1_000, 7, false)]);
+            if seen {
+                stops.seen(1_500 * MS);
+            }
+            stops.continued(if seen { 2_994 } else { 990 } * MS, 3_004 * MS);
+            let after = [(3_000, 7, true), (3_001, 7, false), (3_051, 7, true), (3_052, 7, false)];
+            assert_eq!(passed(&mut stops, &after), [1_000, 1_001, 1_051, 1_052]);
+            assert_eq!(stops.finish(3_100 * MS).len(), 1);
+        }
     }
 
     #[test]

@@ -186,8 +186,8 @@ impl<P: Platform, M: Mood<P>> BWakeful<P, M> {
         self.episodes.parties()
     }
 
-    /// Has everybody come but one? What they wrote before is seen then. Only that one may ask, and it does
-    /// not enter meanwhile.
+    /// Has everybody come but one? What they wrote before is seen then. To any other than that one it is a
+    /// hint.
     #[inline]
     pub fn lacks_one(&self) -> bool {
         self.episodes.lacks_one()

@@ -45,7 +45,7 @@
 //!
 //! # Fairness and space
 //!
-//! 4 bytes. 2^32 - 1 at most, which memory does not allow.
+//! 4 bytes, and [`Kin`] 8. 2^32 - 1 of each at most, which memory does not allow.
 //!
 //! # Rejected
 //!

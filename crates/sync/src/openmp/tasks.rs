@@ -359,11 +359,13 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
         }
     }
 
-    /// The caller is about to sleep. What there is it may not run, and perhaps nobody was called to it.
+    /// The caller is about to sleep. What there is it may not run, and perhaps nobody was called to it, not
+    /// even the primary thread in its join.
     fn hand_on(&self, crew: &impl Crew<P>) {
         if self.are_there() {
             self.word.0.fetch_or(CALLED, Relaxed);
             crew.summon();
+            crew.bells()[1].notify();
         }
     }
 
