@@ -639,34 +639,75 @@ pub fn done<M: Machine + Wide>() {
     });
 }
 
-/// Whoever ends the last task has seen what the others did.
-pub fn last<M: Machine + Wide>() {
-    struct Two<M: Machine + Wide>(Group<M, NONE>, [&'static Job<M::Cell>; 2]);
-    impl<M: Machine + Wide> Crew<M> for Two<M> {
-        type Task = Job<M::Cell>;
-        fn size(&self) -> u32 {
-            1
-        }
-        fn deque(&self, member: usize) -> &Deque<M, Self::Task> {
-            self.0.deque(member)
-        }
-        fn summon(&self) {}
-        fn hold(&self) {}
-        fn let_go(&self) {
-            assert!(self.1.iter().all(|job| job.ran.get() == 1));
-        }
-        fn bells(&self) -> [&Event<M>; 2] {
-            self.0.bells()
-        }
-        fn are_back(&self) -> bool {
-            true
-        }
+/// Two tasks, and a barrier that may not be let go before both are done.
+struct Two<M: Machine + Wide> {
+    group: Group<M, NONE>,
+    jobs: [&'static Job<M::Cell>; 2],
+    holds: M::AtomicU32,
+}
+
+impl<M: Machine + Wide> Two<M> {
+    fn new() -> Arc<Self> {
+        let (group, jobs) = (Group::new(1), [Job::leak(0), Job::leak(1)]);
+        jobs.iter().for_each(|_| group.tasks.one_more());
+        Arc::new(Self { group, jobs, holds: Atomic::new(0) })
     }
-    let two = Arc::new(Two::<M>(Group::new(1), [Job::leak(0), Job::leak(1)]));
-    two.1.iter().for_each(|_| two.0.tasks.one_more());
+
+    fn run(&self, job: usize) {
+        self.jobs[job].ran.bump();
+        self.group.tasks.one_done(self, false);
+    }
+
+    fn are_seen(&self) {
+        assert!(self.jobs.iter().all(|job| job.ran.get() == 1));
+    }
+}
+
+impl<M: Machine + Wide> Crew<M> for Two<M> {
+    type Task = Job<M::Cell>;
+    fn size(&self) -> u32 {
+        1
+    }
+    fn deque(&self, member: usize) -> &Deque<M, Self::Task> {
+        self.group.deque(member)
+    }
+    fn summon(&self) {}
+    fn hold(&self) {
+        self.holds.fetch_add(1, Relaxed);
+    }
+    fn let_go(&self) {
+        self.are_seen();
+    }
+    fn bells(&self) -> [&Event<M>; 2] {
+        self.group.bells()
+    }
+    fn are_back(&self) -> bool {
+        true
+    }
+}
+
+/// Whoever ends the last task has seen what the others did, and lets the barrier go.
+pub fn last<M: Machine + Wide>() {
+    let two = Two::<M>::new();
+    two.group.tasks.hold(&*two);
+    let ours = two.clone();
+    together::<M>(2, move |index| ours.run(index as usize));
+    assert_eq!(two.holds.load(Relaxed), 1, "it was held once");
+}
+
+/// A member that arrives at the barrier holds it for the tasks, or has seen what they did. Both threads are
+/// tried as that member: loom does not explore the same in both.
+pub fn arrives<M: Machine + Wide>(member: u32) {
+    let two = Two::<M>::new();
+    two.run(0);
     together::<M>(2, move |index| {
-        two.1[index as usize].ran.bump();
-        two.0.tasks.one_done(&*two, false);
+        if index != member {
+            return two.run(1);
+        }
+        two.group.tasks.hold(&*two);
+        if two.holds.load(Relaxed) == 0 {
+            two.are_seen();
+        }
     });
 }
 

@@ -49,6 +49,8 @@ fn loom_task_counts() {
     loom("tasks, a runner leaves", 3, leaves::<Loom>);
     loom("tasks, all done", 3, done::<Loom>);
     loom("tasks, the last", 3, last::<Loom>);
+    loom("tasks, a member arrives", 3, || arrives::<Loom>(0));
+    loom("tasks, another member arrives", 3, || arrives::<Loom>(1));
 }
 
 #[test]

@@ -290,7 +290,7 @@ impl<P: Wide, T: Linked> Tasks<P, T> {
 
     /// Has the barrier wait for the tasks that there are, before this member arrives there. O3.
     #[inline]
-    fn hold(&self, crew: &impl Crew<P>) {
+    pub fn hold(&self, crew: &impl Crew<P>) {
         // ORDER: Acquire (O3), pairs with O2: what the tasks did comes before the arrival.
         let open = self.open.0.load(Acquire);
         if open >= OPEN && open & HELD == 0 {
