@@ -19,12 +19,12 @@
 //!   Release the mutex; park until the place is woken, F2. C3. Who leaves the list by F2 counts itself out.
 //! - C4. Signal: if somebody is counted, F3, and count it out. If nobody is in the list the count is 0. C5.
 //!   Broadcast: as often as the count said at first, the oldest first. After a wake-up the variable may be
-//!   gone, so it writes the count only of whom it finds.
+//!   gone. So it writes the count only where it finds a waiter.
 //!
 //! # Memory order
 //! Who wakes changed the word before F3; who waits reads it under the lock. So it sees the change, or F3 sees
-//! it in the list. `woken` is stored with release and read with acquire. Who has the mutex after C2 sees the
-//! count of C1. In C5 whom it must wake are the oldest, and counted at first.
+//! it in the list. `woken` is stored with release and read with acquire. The next holder of the mutex sees
+//! the count of C1. Those that C5 must wake are the oldest, and counted at first.
 //!
 //! # Under the scheduler
 //! A holder of a bucket's lock that loses its processor keeps others of this bucket waiting, also those of

@@ -17,9 +17,8 @@
 //! - Y3: a long one after fewer is *given away* if the program's threads together ran for less than half of
 //!   it. It adds 1 to the score. Any other long one takes 2.
 //! - Y4: the score comes to [`BELIEVED`] only by a yield in which other threads of the program ran for a
-//!   while. Where none does, the thread waits for another program, as a process of MPI may. From then on a
-//!   yield that is given away sets `until` as much later as it took,
-//!   but at most [`MOST_SLICES`].
+//!   while. Where none does, the thread waits for another program, as a process of MPI may. From that score
+//!   on, a yield that is given away sets `until` as much later as it took, but at most [`MOST_SLICES`].
 //!
 //! So yields stop where more than two of three long ones go to other programs. The thread then has the
 //! processor for as long as it gave it away: half each, as the kernel shares between two.

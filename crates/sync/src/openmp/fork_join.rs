@@ -102,7 +102,7 @@ impl<P: Wide> ForkJoin<P> {
     }
 
     /// Is the primary thread the only one that is missing? What is written before this look has to be fenced
-    /// from it. Who finds a helper missing need not ring: that helper does when it arrives.
+    /// from it. If a helper is missing, nobody else need ring: that helper does when it arrives.
     #[inline]
     pub fn are_back(&self) -> bool {
         self.barrier.0.lacks_one()
