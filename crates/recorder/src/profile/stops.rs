@@ -44,8 +44,11 @@ pub(super) struct Stops {
     /// Threads that have a processor, and since when there is none.
     running: Vec<u32>,
     idle_ns: Option<u64>,
-    /// When the program was seen stopped, for the last time.
-    seen_ns: u64,
+    /// From when to when each look saw it stopped, for the last time. Later looks come before what was until
+    /// then is known.
+    seen: Option<(u64, u64)>,
+    /// A look after that saw it go on.
+    is_past: bool,
     /// It was continued in this time.
     continued: Option<(u64, u64)>,
     /// All together.
@@ -63,11 +66,13 @@ impl Stops {
         if !self.has_records && self.idle_ns.is_none() {
             self.idle_ns = Some(now_ns);
         }
-        self.seen_ns = now_ns;
+        let first_ns = self.seen.filter(|_| !self.is_past).map_or(now_ns, |(first_ns, _)| first_ns);
+        (self.seen, self.is_past) = (Some((first_ns, now_ns)), false);
     }
 
     /// The program is not stopped at that time, as far as somebody has looked.
     pub fn goes_on(&mut self, now_ns: u64) {
+        self.is_past = true;
         if !self.has_records {
             self.over(now_ns);
             self.idle_ns = None;
@@ -112,7 +117,7 @@ impl Stops {
                 && (since_ns..=until_ns + LATE_NS).contains(&now_ns)
                 && length_ns * 2 > until_ns - since_ns
         };
-        let is_seen = self.seen_ns >= from_ns && self.seen_ns < now_ns;
+        let is_seen = self.seen.is_some_and(|(first_ns, last_ns)| last_ns >= from_ns && first_ns < now_ns);
         if length_ns < LEAST_NS || !(is_seen || self.continued.is_some_and(is_most)) {
             return;
         }
@@ -137,7 +142,8 @@ impl Stops {
 
     /// Is the program stopped, as far as is known?
     pub fn is_stopped(&self) -> bool {
-        self.idle_ns.is_some_and(|from_ns| from_ns <= self.seen_ns)
+        let last_ns = self.seen.map_or(0, |(_, last_ns)| last_ns);
+        self.idle_ns.is_some_and(|from_ns| from_ns <= last_ns)
     }
 
     /// This moment in the program's time.
@@ -238,6 +244,20 @@ mod tests {
         stops.seen(3_270 * MS);
         passed(&mut stops, &[(3_300, 7, true)]);
         assert_eq!(stops.all.iter().map(|one| one.length_ns / MS).collect::<Vec<_>>(), [20 + 38]);
+    }
+
+    /// Another process ends a stop by its next step. Who looks before that step is known sees it stopped yet.
+    #[test]
+    fn a_look_that_is_ahead_of_the_records_hides_no_stop() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
+        [22, 300, 321].map(|ms| stops.seen(ms * MS));
+        assert_eq!(passed(&mut stops, &[(320, 8, true), (322, 8, false)]), [20, 22]);
+        // It goes on, and is blocked for long before it is stopped again.
+        stops.goes_on(330 * MS);
+        passed(&mut stops, &[(340, 8, true), (341, 8, false)]);
+        stops.seen(500 * MS);
+        assert_eq!(passed(&mut stops, &[(480, 7, true), (490, 7, false), (600, 7, true)]), [180, 190, 190]);
     }
 
     #[test]
