@@ -137,16 +137,19 @@ fn signal_threads(turns: u32) {
     other.join().expect("it does not panic");
 }
 
-/// glibc's, by their C names.
-fn signal_pthreads(turns: u32) {
-    struct Pair(libc::pthread_mutex_t, [libc::pthread_cond_t; 2], u32);
-    struct Place(*mut Pair);
-    // SAFETY: the pair is used under its mutex and outlives both.
-    unsafe impl Send for Place {}
-    let turn_of = move |me: u32, place: Place| {
+/// A mutex and two condition variables of glibc's, by their C names.
+struct Pair(libc::pthread_mutex_t, [libc::pthread_cond_t; 2], u32);
+
+struct Place(*mut Pair);
+
+// SAFETY: the pair is used under its mutex and outlives both.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn take_turns(&self, me: u32, turns: u32) {
         // SAFETY: as above.
         unsafe {
-            let pair = place.0;
+            let pair = self.0;
             libc::pthread_mutex_lock(&raw mut (*pair).0);
             for _ in 0..turns / 2 {
                 while (*pair).2 != me {
@@ -157,12 +160,48 @@ fn signal_pthreads(turns: u32) {
             }
             libc::pthread_mutex_unlock(&raw mut (*pair).0);
         }
-    };
+    }
+}
+
+fn signal_pthreads(turns: u32) {
     let mut pair = Pair(libc::PTHREAD_MUTEX_INITIALIZER, [libc::PTHREAD_COND_INITIALIZER; 2], 0);
     let (ours, others) = (Place(&raw mut pair), Place(&raw mut pair));
-    let other = std::thread::spawn(move || turn_of(1, others));
-    turn_of(0, ours);
+    let other = std::thread::spawn(move || others.take_turns(1, turns));
+    ours.take_turns(0, turns);
     other.join().expect("it does not panic");
+}
+
+/// The same between two processes.
+fn signal_processes(turns: u32) {
+    // SAFETY: a fresh mapping, which both share and which has room for a pair; zeros and the attributes make
+    // one. The child does nothing else, and ends at once.
+    unsafe {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let at = libc::mmap(std::ptr::null_mut(), size_of::<Pair>(), access, kind, -1, 0);
+        assert!(at != libc::MAP_FAILED);
+        let pair = at.cast::<Pair>();
+        let mut of_mutex = std::mem::zeroed();
+        libc::pthread_mutexattr_init(&raw mut of_mutex);
+        libc::pthread_mutexattr_setpshared(&raw mut of_mutex, libc::PTHREAD_PROCESS_SHARED);
+        libc::pthread_mutex_init(&raw mut (*pair).0, &raw const of_mutex);
+        let mut of_condition = std::mem::zeroed();
+        libc::pthread_condattr_init(&raw mut of_condition);
+        libc::pthread_condattr_setpshared(&raw mut of_condition, libc::PTHREAD_PROCESS_SHARED);
+        for at in 0..2 {
+            libc::pthread_cond_init(&raw mut (*pair).1[at], &raw const of_condition);
+        }
+        match libc::fork() {
+            0 => {
+                Place(pair).take_turns(1, turns);
+                libc::_exit(0)
+            }
+            child => {
+                Place(pair).take_turns(0, turns);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            }
+        }
+        libc::munmap(at, size_of::<Pair>());
+    }
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -200,6 +239,7 @@ fn table() {
         ("signal-wait, fibers, park", 200_000, on(active, signal_park)),
         ("signal-wait, std threads", 4_000, plain(signal_threads)),
         ("signal-wait, pthreads", 4_000, plain(signal_pthreads)),
+        ("signal-wait, processes", 4_000, plain(signal_processes)),
     ];
     let mut times: Vec<Vec<f64>> = contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {

@@ -103,4 +103,12 @@ fn the_runtime_holds_no_lock_of_its_own_where_it_waits() {
             .collect();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
+    // And once warm, to begin and to end a fiber allocates nothing.
+    on(1, || {
+        let again = || (0..1_000).for_each(|_| thread::spawn(|| ()).join().unwrap());
+        again();
+        let before = CALLS.load(Relaxed);
+        again();
+        assert_eq!(CALLS.load(Relaxed), before);
+    });
 }

@@ -41,6 +41,14 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// A thread with a name, by which a trace finds it.
+fn start<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread starts")
+}
+
 /// The calling thread stays on the n-th of its processors.
 fn pin(number: usize) {
     // SAFETY: zeros are a valid set; the set lives across the calls.
@@ -287,11 +295,11 @@ fn turn(channel: &str, place: usize, at_once: bool) -> Option<Vec<f64>> {
     shared.observed.store(channel == "observer", Relaxed);
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let ours = shared.clone();
-    let blocks = std::thread::spawn(move || block(&ours, reader));
+    let blocks = start("blocks", move || block(&ours, reader));
     let stop = Arc::new(AtomicBool::new(false));
     let its = stop.clone();
     let awake = (place == 2).then(|| {
-        std::thread::spawn(move || {
+        start("awake", move || {
             pin(1);
             set_policy(libc::SCHED_IDLE);
             while !its.load(Relaxed) {
@@ -350,7 +358,7 @@ fn main() {
             for (place, result) in results.iter_mut().enumerate() {
                 let name = (*channel).to_owned();
                 // Its affinity and its policy are a thread's.
-                let one = std::thread::spawn(move || turn(&name, place, at_once));
+                let one = start("watcher", move || turn(&name, place, at_once));
                 result.extend(one.join().expect("it does not panic").unwrap_or_default());
             }
         }
