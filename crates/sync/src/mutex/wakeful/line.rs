@@ -25,8 +25,9 @@
 //!   (W3), and it joins the line, so that the new standby finds a processor free.
 //! - W6. Before a demand the standby writes the oldest into OLDEST of the newest, where a relay finds it.
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
-//!   Q1 again when it runs. Never the last one. A standby that finds the lock free at once has not looked at
-//!   the oldest yet, so it does before Q3: a preempted thread with the role would keep the line waiting.
+//!   Q1 again when it runs. A standby that finds the lock free at once has not looked at the oldest yet, so
+//!   it does before Q3: a preempted thread with the role would keep the line waiting. The last one goes only
+//!   then, and with it the role: one compare-and-swap clears STANDBY and NEWEST.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.
@@ -44,7 +45,7 @@
 use platform::{Atomic, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
 use super::waiter::{Role, Stance, Standby, Waiter};
-use super::{GENERATION_SHIFT, KICK, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
+use super::{GENERATION, GENERATION_SHIFT, KICK, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
 use crate::wait::{self, Preemption};
 
 // Words of a thread's block, see `Platform::word`.
@@ -209,6 +210,22 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         self.tell(self.head(next), PROMOTED);
     }
 
+    /// Q3 of W8, by the holder: promotes the oldest that is not preempted. If all are, the role ends, and
+    /// the next to come finds it free (Q1).
+    pub(super) fn promote_running(&self, next: ThreadId) {
+        let oldest = self.pass(next);
+        // HINT: wrong either way, the last one loses its place, or the line waits for a slice.
+        let ends = P::run_state(oldest) == RunState::Preempted && self.end_role(oldest);
+        self.tell(oldest, if ends { PASSED } else { PROMOTED });
+    }
+
+    /// P1. Empties the line and ends the role, if this thread is alone in line.
+    fn end_role(&self, last: ThreadId) -> bool {
+        let word = self.word.load(Relaxed);
+        let empty = word & !(STANDBY | NEWEST | GENERATION);
+        newest(word) == last && self.word.compare_exchange(word, empty, Relaxed, Relaxed).is_ok()
+    }
+
     /// Ends a sleeper's wait.
     fn tell(&self, thread: ThreadId, news: u32) {
         let state = P::word(thread, STATE);
@@ -222,12 +239,14 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     pub(super) fn pass(&self, next: ThreadId) -> ThreadId {
         // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
         let preempted = |thread| P::run_state(thread) == RunState::Preempted;
-        let oldest = self.pass_while(self.head(next), limits::PASSES, preempted);
-        if N::WISHES && oldest != ThreadId::NONE && P::wish(oldest) == Wish::Preemptable {
-            // N1.
-            P::change_wish(oldest, Wish::Preemptable, Wish::UnpreemptableOther);
-        }
-        oldest
+        // N1. Refused: it sleeps, or it was preempted after the look.
+        let refuses = |thread| {
+            N::WISHES
+                && P::wish(thread) == Wish::Preemptable
+                && !P::change_wish(thread, Wish::Preemptable, Wish::UnpreemptableOther)
+        };
+        let goes = |thread| preempted(thread) || refuses(thread) && preempted(thread);
+        self.pass_while(self.head(next), limits::PASSES, goes)
     }
 
     /// P2. Returns the oldest that is left.

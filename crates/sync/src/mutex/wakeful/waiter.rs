@@ -411,9 +411,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             Role::Standby(standby) => {
                 if new & NEWEST != 0 && word & RELAY == 0 {
                     if waiter.awake {
-                        standby.next = self.pass(standby.next);
+                        self.promote_running(standby.next);
+                    } else {
+                        self.promote(standby.next);
                     }
-                    self.promote(standby.next);
                 }
                 if standby.dark && !standby.vain {
                     learn::<P>(waiter.me, share::STANDBY, false);
