@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which observer fills the arena: one of our own, our parent's, or the processor server's.
 
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use abi::View;
 use abi::environment::OBSERVER;
+use platform::{Clock, Deadline, Wait};
 
 use super::space::{ARENA_AT, build, live, observed_by, publish, vacant};
-use crate::server;
 use crate::view::{self, Request};
+use crate::{futex, server};
 
 /// An inherited observer is taken over at once: until then our children would inherit its descriptors.
 #[inline(always)]
@@ -32,9 +33,49 @@ pub(super) fn join() -> bool {
 /// thread at once, before there are others. Once; a forked child has what its parent found out.
 #[inline]
 pub(super) fn join_first() {
-    static TRIED: AtomicBool = AtomicBool::new(false);
-    if !TRIED.load(Relaxed) && !TRIED.swap(true, Relaxed) {
-        join();
+    static JOINED: Once = Once::new();
+    JOINED.ask(|| _ = join());
+}
+
+/// A question that is asked once in a process. A thread that comes while another one asks waits for the
+/// answer: it would set up a space without the scheduler, and the other one would find that.
+struct Once(AtomicU32);
+
+const ASKED: u32 = 1;
+const ANSWERED: u32 = 2;
+
+/// BOUND: the scheduler's time to answer, [`server::scheduled`], and to send; in a child that was forked
+/// meanwhile nobody asks.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+impl Once {
+    const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[inline]
+    fn ask(&self, question: impl FnOnce()) {
+        // Whoever goes on and does not see the space that was published meanwhile publishes none: `publish`
+        // finds it.
+        if self.0.load(Relaxed) != ANSWERED {
+            self.ask_or_wait(question, PATIENCE_NS);
+        }
+    }
+
+    #[cold]
+    fn ask_or_wait(&self, question: impl FnOnce(), patience_ns: u64) {
+        if self.0.compare_exchange(0, ASKED, Relaxed, Relaxed).is_ok() {
+            question();
+        } else {
+            let deadline = Deadline { clock: Clock::Monotonic, ns: futex::now_ns() + patience_ns };
+            while self.0.load(Relaxed) == ASKED {
+                if futex::wait(&self.0, ASKED, Some(deadline)) == Wait::TimedOut {
+                    break;
+                }
+            }
+        }
+        self.0.store(ANSWERED, Relaxed);
+        futex::wake(&self.0, u32::MAX >> 1);
     }
 }
 
@@ -107,4 +148,33 @@ fn observe_with(observer: bpf::Observer) -> Result<(), bpf::Error> {
         observed_by(handle);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_second_thread_waits_for_the_answer_and_asks_nothing() {
+        static ONE: Once = Once::new();
+        static KNOWN: AtomicU32 = AtomicU32::new(0);
+        let first = std::thread::spawn(|| {
+            ONE.ask(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                KNOWN.store(1, Relaxed);
+            });
+        });
+        while ONE.0.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        ONE.ask(|| panic!("asked again"));
+        assert_eq!(KNOWN.load(Relaxed), 1);
+        first.join().unwrap();
+        // Where nobody asks any more, as in a child.
+        ONE.0.store(ASKED, Relaxed);
+        ONE.ask_or_wait(|| panic!("asked again"), 1_000_000);
+        assert_eq!(ONE.0.load(Relaxed), ANSWERED);
+    }
 }
