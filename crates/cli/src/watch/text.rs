@@ -401,8 +401,6 @@ mod tests {
             threads_at_once: 2,
             processors: 1,
             takes_rights: false,
-            stopped_ns: 0,
-            stops: 0,
             elapsed_ns: 10_000_000,
             stopped_ns: 0,
             stops: 0,
