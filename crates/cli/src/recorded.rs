@@ -15,7 +15,7 @@ use launch::program;
 use recorder::{OpenError, StartError};
 use serde::Serialize;
 
-use crate::format::{Format, Record, plain};
+use crate::format::{Format, Record, grouped, ns, plain};
 
 /// Where the report goes, and how it looks.
 #[derive(clap::Args)]
@@ -236,6 +236,20 @@ pub fn signal(status: i32) -> Option<String> {
     let words = ExitStatus::from_raw(status).to_string();
     let signal = words.strip_prefix("signal: ")?;
     Some(signal.trim_end_matches(" (core dumped)").into())
+}
+
+/// That the program was stopped, if it was.
+pub fn stopped(stops: u64, stopped_ns: u64) -> Option<String> {
+    let times = match stops {
+        0 => return None,
+        1 => String::new(),
+        many => format!(", {} times", grouped(many)),
+    };
+    let long = ns(stopped_ns);
+    Some(format!(
+        "It was stopped from outside for {long}{times} (SIGSTOP, Ctrl-Z, a debugger, a frozen control \
+         group); not counted."
+    ))
 }
 
 /// What is said of a program that takes other rights, and what to do with this verb.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Draws the page's histograms of many waits, and looks for labels that lie on each other or outside. Run by
-// `profile.rs` with the page's script as its argument.
+// `profile.rs` with parts of the page's script as its arguments.
 "use strict";
-const text = require("fs").readFileSync(process.argv[2], "utf8");
+const text = process.argv.slice(2).map((file) => require("fs").readFileSync(file, "utf8")).join("");
 const part = (from, to) => {
   const at = text.indexOf(from), end = text.indexOf(to, at);
   if (at < 0 || end < 0) throw new Error(`no ${from}`);

@@ -373,3 +373,53 @@ fn the_report_does_not_mix_with_the_programs_output() {
     assert!(talk.starts_with("wakeful: `echo` took ") && talk.contains("\nVerdict: "), "{talk}");
     assert!(talk.lines().all(|line| line.chars().count() < 80), "{talk}");
 }
+
+/// By SIGSTOP, and by a frozen control group, where somebody may freeze one.
+#[test]
+fn a_stop_is_no_block() {
+    if !may_watch() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let stop = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; wait; echo in; sleep 0.2";
+    let mut groups = Vec::new();
+    for (state, words) in [
+        ("freezer/wakeful-test/freezer.state", ["FROZEN", "THAWED"]),
+        ("unified/wakeful-test/cgroup.freeze", ["1", "0"]),
+        ("wakeful-test/cgroup.freeze", ["1", "0"]),
+    ] {
+        let state = Path::new("/sys/fs/cgroup").join(state);
+        let group = state.parent().unwrap().with_extension(std::process::id().to_string());
+        let state = group.join(state.file_name().unwrap());
+        if fs::create_dir(&group).is_ok() && state.exists() {
+            groups.push((group, state, words));
+        } else {
+            let _ = fs::remove_dir(&group);
+        }
+    }
+    let stops = std::iter::once(None).chain(groups.iter().map(Some));
+    for by in stops {
+        let script = match by {
+            None => stop.into(),
+            Some((group, ..)) => format!("echo $$ >{}/cgroup.procs; echo in; sleep 0.2", group.display()),
+        };
+        let mut command = watch(&report, Path::new("sh"), "-c");
+        let mut watcher = command.arg(&script).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(watcher.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        if let Some((_, state, [freeze, thaw])) = by {
+            fs::write(state, freeze).unwrap();
+            std::thread::sleep(Duration::from_millis(350));
+            fs::write(state, thaw).unwrap();
+        }
+        assert!(watcher.wait().unwrap().success());
+        let records = records(&report);
+        let all = records.iter().find(|one| one["record"] == "watch").unwrap();
+        let ns = |what: &str| all[what].as_u64().unwrap();
+        assert!(ns("stopped_ns") > 250_000_000 && ns("stops") >= 1, "{script}: {records:#?}");
+    }
+    for (group, ..) in groups {
+        until("the group is empty", || fs::remove_dir(&group).is_ok());
+    }
+}

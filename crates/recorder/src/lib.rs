@@ -23,6 +23,7 @@
 pub mod account;
 pub mod calls;
 pub mod fast;
+mod frozen;
 mod image;
 pub mod look;
 mod made;
@@ -33,12 +34,14 @@ mod program;
 pub mod record;
 mod recording;
 pub mod rings;
+mod stops;
 pub mod symbols;
 mod unwind;
 
 pub use program::{Program, StartError};
 pub use recording::{Blocks, Options, Outcome, Recording, Site};
 pub use rings::OpenError;
+pub use stops::Stop;
 pub use unwind::Stack;
 
 /// Nanoseconds on the monotonic clock, which the records have too.

@@ -10,6 +10,7 @@ use crate::look::{self, Look};
 use crate::maps::Maps;
 use crate::record::{Record, What};
 use crate::rings::Rings;
+use crate::stops::Stops;
 use crate::unwind::{Stack, Unwinder};
 use crate::{OpenError, Program, now_ns};
 
@@ -59,8 +60,10 @@ pub struct Outcome {
     pub sites: HashMap<Site, Blocks>,
     /// By pool: blocks that nobody looked at, and their time.
     pub unseen: HashMap<String, Sum>,
-    /// From the program's start to its end.
+    /// From the program's start to its end, without the time for which it was stopped.
     pub elapsed_ns: u64,
+    /// How often it was stopped from outside, and for how long in all: that counts nowhere.
+    pub stopped: (u64, u64),
     /// When it began.
     pub began: SystemTime,
     /// The program's status, as wait(2) has it.
@@ -73,7 +76,7 @@ pub struct Outcome {
     pub own_ns: u64,
 }
 
-/// A look, and between which times.
+/// A look, and between which times of the program's own.
 struct Looked {
     from_ns: u64,
     to_ns: u64,
@@ -88,6 +91,7 @@ pub struct Recording {
     options: Options,
     began: SystemTime,
     account: Account,
+    stops: Stops,
     maps: Maps,
     unwinder: Unwinder,
     batch: Vec<Record>,
@@ -118,6 +122,7 @@ impl Recording {
             options,
             began,
             account: Account::default(),
+            stops: Stops::new(true),
             maps: Maps::default(),
             unwinder: Unwinder::new(began),
             batch: Vec::new(),
@@ -148,6 +153,7 @@ impl Recording {
             let looked_ns = now_ns();
             // Before the records are taken: those of a program that has ended are all there.
             let ended = self.program.ended();
+            self.stops.look(&mut self.program, self.account.living(), (lived_ns, looked_ns));
             self.take(if ended.is_some() { u64::MAX } else { now_ns() });
             if let Some(status) = ended {
                 break status;
@@ -159,7 +165,10 @@ impl Recording {
         // We may have seen both late. Of a program that takes other rights by exec(2) the records end there,
         // as if it ended.
         let from_ns = self.from_ns.unwrap_or(began_ns);
-        let to_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= lived_ns).unwrap_or_else(now_ns);
+        let stops = self.stops.finish(now_ns()).len() as u64;
+        let lived_ns = lived_ns.saturating_sub(self.stops.sum_ns());
+        let exited_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= lived_ns);
+        let to_ns = exited_ns.unwrap_or_else(|| self.stops.now_ns(now_ns()));
         let threads = self.account.threads.clone();
         for block in self.account.finish(to_ns) {
             self.block(&block, &threads[&block.thread]);
@@ -169,6 +178,7 @@ impl Recording {
             sites: self.sites,
             unseen: self.unseen,
             elapsed_ns: to_ns.saturating_sub(from_ns),
+            stopped: (stops, self.stops.sum_ns()),
             began: self.began,
             status,
             looks: self.looks,
@@ -184,7 +194,8 @@ impl Recording {
         self.rings.drain(|record, _| batch.push(record));
         batch.sort_by_key(|record| record.time_ns);
         let rest = batch.split_off(batch.partition_point(|record| record.time_ns < horizon_ns));
-        for record in std::mem::replace(batch, rest) {
+        for mut record in std::mem::replace(batch, rest) {
+            record.time_ns = self.stops.passed(record.time_ns, Some(&record));
             self.apply(&record);
         }
     }
@@ -260,7 +271,11 @@ impl Recording {
 
     /// Looks at threads that are blocked: those first that have been so for long, then a few of the others.
     fn look(&mut self) {
-        let old = now_ns().saturating_sub(self.options.turn_ns.min(self.options.threshold_ns));
+        if self.stops.is_stopped() {
+            return;
+        }
+        let own_ns = |stops: &Stops| stops.now_ns(now_ns());
+        let old = own_ns(&self.stops).saturating_sub(self.options.turn_ns.min(self.options.threshold_ns));
         let (mut olds, mut youngs) = (MOST_OLD, MOST_YOUNG);
         let mut left = VecDeque::new();
         for (id, since_ns) in std::mem::take(&mut self.blocked) {
@@ -276,14 +291,14 @@ impl Recording {
             }
             *budget -= 1;
             let process = thread.process;
-            let from_ns = now_ns();
+            let from_ns = own_ns(&self.stops);
             match look::look(process, id) {
                 Some(look) => {
                     let descriptor = look
                         .call
                         .filter(|(number, _)| crate::calls::has_descriptor(*number))
                         .and_then(|(_, arguments)| look::descriptor(process, arguments[0]));
-                    let looked = Looked { from_ns, to_ns: now_ns(), look, descriptor };
+                    let looked = Looked { from_ns, to_ns: own_ns(&self.stops), look, descriptor };
                     self.looked.insert(id, looked);
                     self.looks += 1;
                 }

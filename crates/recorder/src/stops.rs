@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When the program was stopped from outside: by SIGSTOP, Ctrl-Z or a debugger. Its time goes on without
-//! that.
+//! When the program was stopped from outside: by SIGSTOP, Ctrl-Z, a debugger or a frozen control group. Its
+//! time goes on without that.
 //!
 //! No thread does anything while it is stopped. So each record and event comes earlier by all stops before
 //! it. Whatever is made of them then knows of no stop: waits, shares, bounds and columns.
@@ -10,20 +10,33 @@
 //! profiler may be stopped as well, and see nothing. Then the kernel says that the program was continued, and
 //! the stop is what takes most of the time since the last look.
 //!
-//! Without the kernel's records a stop begins and ends when somebody looks.
+//! A thread that sleeps while its control group is frozen does nothing for that, nor when it is thawed. So
+//! such a stop begins and ends with a look, if the program does nothing.
+//!
+//! Without the kernel's records a stop begins and ends when somebody looks. What the program did before that
+//! look is still to be read then, so it ends for good at the second one.
 
-use crate::record::What;
+use crate::record::{Record, What};
+use crate::{Program, frozen};
 
 /// BOUND: a shorter one is none: a tracer stops a program at each of its calls.
 const LEAST_NS: u64 = 10_000_000;
 /// BOUND: so long after a wait that was only counted it is read, at most.
 const READ_NS: u64 = 50_000_000;
+/// BOUND: so long after a look all that was before it is read.
+const TAKEN_NS: u64 = 25_000_000;
 /// BOUND: so long after it is continued a thread of it has a processor, if others have them.
 const LATE_NS: u64 = 500_000_000;
-/// BOUND: the program has run for less than that between two parts of a stop.
+/// BOUND: between two parts of a stop, its threads had processors for less than that, as far as each look saw
+/// it stopped; or its time went on by less.
 const NEAR_NS: u64 = 20_000_000;
 /// BOUND: stops that are listed. Others count.
 const MOST: usize = 1_000;
+/// BOUND: from one question whether a process is stopped to the next, and processes that are asked at once.
+const ASK_NS: u64 = 5_000_000;
+const MOST_ASKED: usize = 3;
+/// BOUND: so long after the last thread ran it is asked whether its control group is frozen; and so often.
+const FREEZE_NS: u64 = 50_000_000;
 
 /// A stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +51,35 @@ pub struct Stop {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Stops {
+pub(crate) struct Stops {
     /// The kernel tells who runs.
     has_records: bool,
-    /// Threads that have a processor, and since when there is none.
-    running: Vec<u32>,
+    /// Threads that have a processor, each behind its process, and since when there is none or one.
+    running: Vec<(u32, u32)>,
     idle_ns: Option<u64>,
+    busy_ns: Option<u64>,
+    /// For how long some had one since the last stop, and when that ended.
+    ran_ns: u64,
+    ended_ns: u64,
     /// From when to when each look saw it stopped, for the last time. Later looks come before what was until
     /// then is known.
     seen: Option<(u64, u64)>,
-    /// A look after that saw it go on.
+    /// A look after that saw it go on. Without records: when the first one did, as long as what was before
+    /// is to be read.
     is_past: bool,
+    went_on_ns: Option<u64>,
     /// It was continued in this time.
     continued: Option<(u64, u64)>,
     /// All together.
     sum_ns: u64,
     all: Vec<Stop>,
+    /// When somebody asked last whether a process is stopped, and which is the next one to be asked; and when
+    /// somebody asked for control groups.
+    asked: (u64, usize),
+    asked_groups_ns: u64,
+    /// The control group is frozen; and since when it is no more, until the next such look.
+    is_frozen: bool,
+    thawed_ns: Option<u64>,
 }
 
 impl Stops {
@@ -62,50 +88,89 @@ impl Stops {
     }
 
     /// The program is stopped at that time.
-    pub fn seen(&mut self, now_ns: u64) {
-        if !self.has_records && self.idle_ns.is_none() {
-            self.idle_ns = Some(now_ns);
+    fn seen(&mut self, now_ns: u64) {
+        if !self.has_records {
+            self.ended_at(self.went_on_ns);
+            self.idle_ns.get_or_insert(now_ns);
         }
         let first_ns = self.seen.filter(|_| !self.is_past).map_or(now_ns, |(first_ns, _)| first_ns);
         (self.seen, self.is_past) = (Some((first_ns, now_ns)), false);
     }
 
     /// The program is not stopped at that time, as far as somebody has looked.
-    pub fn goes_on(&mut self, now_ns: u64) {
+    fn goes_on(&mut self, now_ns: u64) {
         self.is_past = true;
-        if !self.has_records {
-            self.over(now_ns);
-            self.idle_ns = None;
+        if !self.has_records && self.idle_ns.is_some() {
+            match self.went_on_ns {
+                Some(went_on_ns) if went_on_ns + TAKEN_NS <= now_ns => self.ended_at(Some(went_on_ns)),
+                Some(_) => {}
+                None => self.went_on_ns = Some(now_ns),
+            }
+        }
+    }
+
+    /// Without records: all that was before is read.
+    fn ended_at(&mut self, went_on_ns: Option<u64>) {
+        if let Some(went_on_ns) = went_on_ns {
+            self.over(went_on_ns);
+            (self.idle_ns, self.went_on_ns) = (None, None);
         }
     }
 
     /// The kernel says that it was continued between these times.
-    pub fn continued(&mut self, from_ns: u64, to_ns: u64) {
+    fn continued(&mut self, from_ns: u64, to_ns: u64) {
         self.continued = Some((from_ns, to_ns));
     }
 
     /// Takes the time of what the program did, in the order of times: when that was in its own time.
-    pub fn passed(&mut self, time_ns: u64, record: Option<(u32, &What)>) -> u64 {
-        self.over(time_ns);
-        match record {
-            Some((thread, What::In | What::Named { by_exec: true, .. })) => {
-                if !self.running.contains(&thread) {
-                    self.running.push(thread);
-                }
-                self.idle_ns = None;
+    pub fn passed(&mut self, time_ns: u64, record: Option<&Record>) -> u64 {
+        match self.went_on_ns {
+            // What is later than the last look at the stop comes after it.
+            Some(went_on_ns) if self.seen.is_some_and(|(_, last_ns)| last_ns < time_ns) => {
+                self.ended_at(Some(went_on_ns.min(time_ns)));
             }
-            Some((thread, What::Out | What::Preempted | What::Exited)) => {
-                self.running.retain(|one| *one != thread);
-                if self.running.is_empty() {
-                    self.idle_ns = Some(time_ns);
-                }
-            }
-            None if !self.has_records && self.idle_ns.is_some_and(|idle_ns| idle_ns < time_ns) => {
-                self.idle_ns = None;
-            }
-            _ => {}
+            _ => self.over(time_ns),
+        }
+        if let Some(record) = record {
+            self.record(time_ns, record);
+        } else if !self.has_records && self.idle_ns.is_some_and(|idle_ns| idle_ns < time_ns) {
+            self.idle_ns = None;
         }
         time_ns.saturating_sub(self.sum_ns)
+    }
+
+    /// Who has a processor from then on?
+    fn record(&mut self, time_ns: u64, record: &Record) {
+        let one = (record.process, record.thread);
+        match record.what {
+            What::In => {
+                if !self.running.contains(&one) {
+                    self.running.push(one);
+                }
+            }
+            What::Named { by_exec: true, .. } => {
+                // Its other threads are gone. If one of those called exec(2), no record says that its own
+                // number is.
+                self.running.retain(|(process, _)| *process != record.process);
+                self.running.push(one);
+            }
+            What::Out | What::Preempted | What::Exited => {
+                self.running.retain(|(_, thread)| *thread != record.thread);
+                if !self.running.is_empty() {
+                    return;
+                }
+            }
+            // Any of them may have left its processor.
+            What::Lost(_) => self.running.clear(),
+            _ => return,
+        }
+        if self.running.is_empty() {
+            self.idle_ns = Some(time_ns);
+            self.ran_ns += self.busy_ns.take().map_or(0, |busy_ns| time_ns.saturating_sub(busy_ns));
+        } else {
+            self.idle_ns = None;
+            self.busy_ns.get_or_insert(time_ns);
+        }
     }
 
     /// Something happens. Was there a stop before it?
@@ -122,22 +187,76 @@ impl Stops {
             return;
         }
         let (at_ns, many) = (from_ns - self.sum_ns, self.all.len());
+        // Each thread needs a processor to stop, and to go on, which others may have for long.
+        let has_seen_both = self.seen.is_some_and(|(first_ns, _)| first_ns <= self.ended_ns);
+        let is_same = self.has_records && has_seen_both && self.ran_ns < NEAR_NS;
         match self.all.last_mut() {
-            // Each thread needs a processor to stop, and to go on.
-            Some(last) if at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
+            Some(last) if is_same || at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
             _ if many < MOST => self.all.push(Stop { from_ns, at_ns, length_ns }),
             _ => {}
         }
         self.sum_ns += length_ns;
+        (self.ran_ns, self.ended_ns) = (0, now_ns);
         // One continuation ends one stop.
         self.continued = self.continued.filter(|(since_ns, _)| now_ns < *since_ns);
         // What comes late is of the same moment.
         self.idle_ns = Some(now_ns);
     }
 
-    /// Since when no thread has had a processor, on the monotonic clock. Without records: always.
-    pub fn idle_since_ns(&self) -> Option<u64> {
-        if self.has_records { self.idle_ns } else { Some(0) }
+    /// Is the program stopped from outside at that time, a little ago? Only where nobody runs, the living
+    /// processes are asked, some in a turn. The last look that saw the program alive was at `lived_ns`.
+    pub fn look(
+        &mut self,
+        program: &mut Program,
+        living: impl Iterator<Item = u32>,
+        (lived_ns, looked_ns): (u64, u64),
+    ) {
+        if program.was_continued() {
+            self.continued(lived_ns, looked_ns);
+        }
+        // Without records nobody knows who runs.
+        let Some(idle_ns) = (if self.has_records { self.idle_ns } else { Some(0) }) else { return };
+        if program.is_stopped() {
+            return self.seen(looked_ns);
+        }
+        let (asked_ns, next) = self.asked;
+        if looked_ns < idle_ns.max(asked_ns) + ASK_NS {
+            return;
+        }
+        let living = living.filter(|process| *process != program.process());
+        let mut asked: Vec<u32> = living.skip(next).take(MOST_ASKED).collect();
+        self.asked = (looked_ns, if asked.len() < MOST_ASKED { 0 } else { next + MOST_ASKED });
+        asked.push(program.process());
+        if asked.into_iter().any(is_stopped) || self.is_frozen(program.process(), idle_ns, looked_ns) {
+            self.seen(looked_ns);
+        } else {
+            self.goes_on(looked_ns);
+        }
+    }
+
+    /// Is the program's control group frozen, as far as somebody has looked?
+    fn is_frozen(&mut self, process: u32, idle_ns: u64, now_ns: u64) -> bool {
+        if now_ns >= idle_ns.max(self.asked_groups_ns) + FREEZE_NS {
+            self.group(frozen::is_frozen(process), now_ns);
+        }
+        self.is_frozen && idle_ns + FREEZE_NS <= now_ns
+    }
+
+    /// Its control group is frozen at that time, or not.
+    fn group(&mut self, is_frozen: bool, now_ns: u64) {
+        let asked_ns = std::mem::replace(&mut self.asked_groups_ns, now_ns);
+        match (std::mem::replace(&mut self.is_frozen, is_frozen), is_frozen) {
+            (false, true) => self.idle_ns = self.idle_ns.map(|idle_ns| idle_ns.max(asked_ns)),
+            (true, false) => self.thawed_ns = Some(now_ns),
+            (false, false) if self.has_records => {
+                // Nothing that it did before ends the stop.
+                if let Some(thawed_ns) = self.thawed_ns.take() {
+                    self.over(thawed_ns);
+                    self.seen = None;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Is the program stopped, as far as is known?
@@ -172,13 +291,14 @@ impl Stops {
 
     /// The program ends at that time, on the monotonic clock.
     pub fn finish(&mut self, now_ns: u64) -> Vec<Stop> {
+        self.ended_at(self.went_on_ns);
         self.over(now_ns);
         std::mem::take(&mut self.all)
     }
 }
 
 /// Is this process stopped, by a signal or a debugger?
-pub(super) fn is_stopped(process: u32) -> bool {
+fn is_stopped(process: u32) -> bool {
     std::fs::read(format!("/proc/{process}/stat")).is_ok_and(|text| matches!(state(&text), Some(b'T' | b't')))
 }
 
@@ -194,10 +314,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    fn record(thread: u32, what: What) -> Record {
+        Record { process: 1, thread, time_ns: 0, what }
+    }
+
     /// Each is the time in ms, the thread, and whether it has a processor from then on.
     fn passed(stops: &mut Stops, switches: &[(u64, u32, bool)]) -> Vec<u64> {
         let one = |&(ms, thread, runs): &(u64, u32, bool)| {
-            stops.passed(ms * MS, Some((thread, if runs { &What::In } else { &What::Out }))) / MS
+            stops.passed(ms * MS, Some(&record(thread, if runs { What::In } else { What::Out }))) / MS
         };
         switches.iter().map(one).collect()
     }
@@ -251,7 +375,7 @@ mod tests {
     fn a_look_that_is_ahead_of_the_records_hides_no_stop() {
         let mut stops = Stops::new(true);
         passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
-        [22, 300, 321].map(|ms| stops.seen(ms * MS));
+        [22, 300, 321].iter().for_each(|ms| stops.seen(ms * MS));
         assert_eq!(passed(&mut stops, &[(320, 8, true), (322, 8, false)]), [20, 22]);
         // It goes on, and is blocked for long before it is stopped again.
         stops.goes_on(330 * MS);
@@ -306,13 +430,83 @@ mod tests {
         stops.seen(20 * MS);
         assert_eq!(stops.now_ns(30 * MS), 10 * MS);
         stops.goes_on(110 * MS);
-        assert_eq!(stops.passed(111 * MS, None), 11 * MS);
+        // What is read after that look was before it, and time does not step back.
+        assert_eq!([105, 109, 111].map(|ms| stops.passed(ms * MS, None) / MS), [10, 14, 16]);
         stops.seen(200 * MS);
         stops.seen(300 * MS);
         // It goes on before anybody looks.
-        assert_eq!(stops.passed(305 * MS, None), 100 * MS);
+        assert_eq!(stops.passed(305 * MS, None), 105 * MS);
         stops.goes_on(310 * MS);
-        assert_eq!((stops.passed(320 * MS, None), stops.finish(330 * MS).len()), (115 * MS, 2));
+        assert_eq!((stops.passed(320 * MS, None), stops.finish(330 * MS).len()), (120 * MS, 2));
+    }
+
+    /// Others have the processors: a thread gets one for a moment, now and then.
+    #[test]
+    fn one_stop_is_one_however_late_each_thread_stops() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
+        stops.seen(30 * MS);
+        for start in [40, 49, 58, 67, 300, 309, 318, 327] {
+            stops.seen(start * MS);
+            passed(&mut stops, &[(start, 8, true), (start + 1, 8, false)]);
+        }
+        stops.seen(450 * MS);
+        passed(&mut stops, &[(460, 7, true)]);
+        assert_eq!(stops.finish(470 * MS).len(), 1);
+        // They run for long, and are stopped again.
+        let mut stops = Stops::new(true);
+        for start in [0, 100, 200] {
+            passed(&mut stops, &[(start, 7, true), (start + 50, 7, false)]);
+            stops.seen((start + 70) * MS);
+        }
+        assert_eq!(stops.finish(300 * MS).len(), 3);
+        // It sleeps in between.
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (1, 7, false)]);
+        for start in [0, 1_000, 2_000] {
+            stops.seen((start + 20) * MS);
+            passed(&mut stops, &[(start + 50, 7, true), (start + 51, 7, false)]);
+            stops.goes_on((start + 60) * MS);
+            passed(&mut stops, &[(start + 990, 7, true), (start + 991, 7, false)]);
+        }
+        assert_eq!(stops.finish(3_000 * MS).len(), 3);
+    }
+
+    /// The thread that calls exec(2) has its process's number from then on.
+    #[test]
+    fn a_stop_after_an_exec_by_another_thread_is_seen() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 1, true), (1, 2, true), (2, 1, false)]);
+        let exec = What::Named { name: "new".into(), by_exec: true };
+        stops.passed(5 * MS, Some(&record(1, exec)));
+        passed(&mut stops, &[(9, 1, false)]);
+        stops.seen(20 * MS);
+        assert!(stops.is_stopped());
+        assert_eq!(passed(&mut stops, &[(109, 1, true)]), [9]);
+        // Its last thread's end was lost.
+        passed(&mut stops, &[(110, 3, true), (111, 1, false)]);
+        stops.passed(112 * MS, Some(&record(1, What::Lost(9))));
+        stops.seen(130 * MS);
+        assert_eq!(stops.finish(140 * MS).len(), 1);
+        assert_eq!(stops.sum_ns(), 128 * MS);
+    }
+
+    #[test]
+    fn a_sleep_around_a_frozen_time_is_no_stop() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (10, 7, false)]);
+        for ms in (60..1_000).step_by(50) {
+            let is_frozen = (400..600).contains(&ms);
+            stops.group(is_frozen, ms * MS);
+            if is_frozen {
+                stops.seen(ms * MS);
+            }
+        }
+        assert_eq!(passed(&mut stops, &[(2_000, 7, true)]), [1_750]);
+        assert_eq!(
+            stops.finish(2_100 * MS)[0],
+            Stop { from_ns: 360 * MS, at_ns: 360 * MS, length_ns: 250 * MS }
+        );
     }
 
     #[test]

@@ -31,7 +31,15 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+/// What all parts use, the verdict, the time line, what the pointer does there, the tables, the flame graph.
+const SCRIPT: &str = concat!(
+    include_str!("page/words.js"),
+    include_str!("page/verdict.js"),
+    include_str!("page/time.js"),
+    include_str!("page/point.js"),
+    include_str!("page/tables.js"),
+    include_str!("page/stacks.js"),
+);
 
 #[derive(Serialize)]
 struct Page<'a> {

@@ -122,15 +122,7 @@ impl Summary {
 
     /// That it was stopped, if it was.
     pub fn stopped(&self) -> Option<String> {
-        let times = match self.stops {
-            0 => return None,
-            1 => String::new(),
-            many => format!(", {} times", grouped(many)),
-        };
-        let long = ns(self.stopped_ns);
-        Some(format!(
-            "It was stopped from outside for {long}{times} (SIGSTOP, Ctrl-Z, a debugger); not counted."
-        ))
+        crate::recorded::stopped(self.stops, self.stopped_ns)
     }
 
     /// As many of what there were at one time: threads, processes with one thread each, or both.

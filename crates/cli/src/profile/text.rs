@@ -139,7 +139,7 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     let mut words = Vec::new();
     if row.objects > 1 {
-        words.push(format!("{} of them", whole(row.objects)));
+        words.push(format!("{} different ones", whole(row.objects)));
     }
     if let Some(second) = row.sites.get(1) {
         let all = row.sites.len() - 1;

@@ -27,7 +27,10 @@ pub struct Summary {
     pub program: String,
     /// The signal that ended it, if one did.
     pub signal: Option<String>,
+    /// Without the time for which it was stopped from outside, which counts nowhere.
     pub elapsed_ns: u64,
+    pub stopped_ns: u64,
+    pub stops: u64,
     pub threshold_ns: u64,
     pub threads: u64,
     /// Most threads that there were at one time, and the processors that they may use.
@@ -135,6 +138,8 @@ impl Report {
             program: program.into(),
             signal: signal(outcome.status),
             elapsed_ns: outcome.elapsed_ns,
+            stopped_ns: outcome.stopped.1,
+            stops: outcome.stopped.0,
             threshold_ns: threshold.as_nanos() as u64,
             threads: pools.iter().map(|pool| pool.threads).sum(),
             threads_at_once: outcome.account.most_at_once as u64,

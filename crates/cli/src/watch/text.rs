@@ -9,7 +9,7 @@ use recorder::calls::Why;
 
 use super::report::{Pool, Report, Shown, Site, Summary, Verdict};
 use crate::format::{ns, plain, whole};
-use crate::recorded::{cut, takes_rights};
+use crate::recorded::{cut, stopped, takes_rights};
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_THREADS: usize = 16;
@@ -21,7 +21,11 @@ const MOST_OUTER: usize = 5;
 
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
-    writeln!(to, "{}\n", wrap(&plain(&head(report)), WIDTH))?;
+    writeln!(to, "{}", wrap(&plain(&head(report)), WIDTH))?;
+    if let Some(stopped) = stopped(summary.stops, summary.stopped_ns) {
+        writeln!(to, "{}", wrap(&stopped, WIDTH))?;
+    }
+    writeln!(to)?;
     if summary.takes_rights {
         return said(report, to);
     }
@@ -398,6 +402,8 @@ mod tests {
             processors: 1,
             takes_rights: false,
             elapsed_ns: 10_000_000,
+            stopped_ns: 0,
+            stops: 0,
             threshold_ns: 1_000_000,
             threads: 2,
             unlisted: 0,

@@ -25,7 +25,6 @@ mod lost;
 mod processors;
 mod regions;
 mod sampling;
-mod stops;
 pub mod timeline;
 mod waits;
 mod work;
@@ -34,6 +33,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::time::{Duration, SystemTime};
 
+pub use crate::stops::Stop;
 pub use abi::profile::Class;
 use abi::profile::Kind;
 pub use blocked::Seen;
@@ -42,7 +42,6 @@ pub use history::{Did, Split};
 pub use live::{Now, Waiting};
 pub use lost::Lost;
 pub use regions::Region;
-pub use stops::Stop;
 pub use timeline::Timeline;
 pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 
@@ -51,6 +50,7 @@ use crate::fast::{HashMap, HashSet};
 use crate::maps::{Maps, Place};
 use crate::record::{Record, What};
 use crate::rings::Rings;
+use crate::stops::Stops;
 use crate::unwind::Unwinder;
 use crate::{OpenError, Program, StartError, look, now_ns};
 use allowed::Allowed;
@@ -64,7 +64,6 @@ use lost::Losing;
 use processors::Processors;
 use regions::Regions;
 use sampling::Sampling;
-use stops::Stops;
 use waits::Waits;
 use work::Work;
 
@@ -80,9 +79,6 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
-/// BOUND: from one question whether a process is stopped to the next, and processes that are asked at once.
-const ASK_NS: u64 = 5_000_000;
-const MOST_ASKED: usize = 3;
 /// BOUND: processes whose names are kept.
 const MOST_NAMES: usize = 10_000;
 /// BOUND: callers of a place that are kept.
@@ -202,8 +198,6 @@ pub struct Profiling {
     timeline: Option<Timeline>,
     processors: Processors,
     stops: Stops,
-    /// When somebody asked last whether a process is stopped, and which is the next one to be asked.
-    asked: (u64, usize),
     allowed: Allowed,
     elsewhere: elsewhere::Looks,
     became: HashMap<u32, String>,
@@ -292,7 +286,6 @@ impl Profiling {
         let rings = Rings::open(program.process() as libc::pid_t, true);
         Self {
             stops: Stops::new(rings.is_ok()),
-            asked: (0, 0),
             allowed: Allowed::default(),
             elsewhere: elsewhere::Looks::default(),
             became: HashMap::default(),
@@ -374,7 +367,8 @@ impl Profiling {
             // Before the rest is taken: that of a program that has ended is all there.
             let looked_ns = now_ns();
             let ended = self.program.ended();
-            self.look_for_stops(looked_ns);
+            let times = (self.lived_ns.max(self.from_ns), looked_ns);
+            self.stops.look(&mut self.program, self.account.living(), times);
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
@@ -502,7 +496,7 @@ impl Profiling {
         for mut item in std::mem::replace(batch, rest) {
             match &mut item {
                 Item::Record(one, _) => {
-                    one.time_ns = self.stops.passed(one.time_ns, Some((one.thread, &one.what)));
+                    one.time_ns = self.stops.passed(one.time_ns, Some(one));
                 }
                 Item::Event(event) => event.time_ns = self.stops.passed(event.time_ns, None),
             }
@@ -533,29 +527,6 @@ impl Profiling {
             self.work.forget(before_ns);
         }
         most
-    }
-
-    /// Is the program stopped from outside? Only where nobody runs, the processes are asked, some in a turn.
-    fn look_for_stops(&mut self, looked_ns: u64) {
-        if self.program.was_continued() {
-            self.stops.continued(self.lived_ns.max(self.from_ns), looked_ns);
-        }
-        let Some(idle_ns) = self.stops.idle_since_ns() else { return };
-        if self.program.is_stopped() {
-            return self.stops.seen(looked_ns);
-        }
-        let (asked_ns, next) = self.asked;
-        if looked_ns < idle_ns.max(asked_ns) + ASK_NS {
-            return;
-        }
-        let living = self.account.living().filter(|process| *process != self.program.process());
-        let mut asked: Vec<u32> = living.skip(next).take(MOST_ASKED).collect();
-        self.asked = (looked_ns, if asked.len() < MOST_ASKED { 0 } else { next + MOST_ASKED });
-        asked.push(self.program.process());
-        match asked.into_iter().any(stops::is_stopped) {
-            true => self.stops.seen(looked_ns),
-            false => self.stops.goes_on(looked_ns),
-        }
     }
 
     /// Looks at threads that wait, or are blocked, since the last turn.

@@ -485,7 +485,8 @@ fn a_place_without_a_name_is_told_so() {
 #[test]
 fn a_stop_is_told_in_one_line() {
     let stopped = |stops, stopped_ns| Summary { stops, stopped_ns, ..summary() }.stopped();
-    let words = "It was stopped from outside for 3.20s (SIGSTOP, Ctrl-Z, a debugger); not counted.";
+    let words = "It was stopped from outside for 3.20s (SIGSTOP, Ctrl-Z, a debugger, a frozen control \
+                 group); not counted.";
     assert_eq!((stopped(0, 0), stopped(1, 3_200_000_000).as_deref()), (None, Some(words)));
     assert!(stopped(3, 1).unwrap().contains(", 3 times (SIGSTOP"));
 }
