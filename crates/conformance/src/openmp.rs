@@ -3,6 +3,7 @@
 //!
 //! A body with a mistake uses the same part in a wrong order, or a twin of it.
 
+mod regions;
 mod shares;
 
 use std::marker::PhantomData;
@@ -18,6 +19,7 @@ use sync::openmp::{
 use crate::bodies::together;
 use crate::{Cell, Machine};
 
+pub use regions::*;
 pub use shares::*;
 
 /// No mistake.

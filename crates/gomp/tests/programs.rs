@@ -96,6 +96,11 @@ fn detach() {
 }
 
 #[test]
+fn outlived() {
+    conforms("outlived.c", &[]);
+}
+
+#[test]
 fn cancel() {
     conforms("cancel.c", &[]);
 }

@@ -4,9 +4,9 @@
 use std::ffi::c_void;
 
 use crate::icv::settings;
-use crate::memory::Own;
+use crate::pool::Pool;
 use crate::tasks;
-use crate::team::{Function, Team};
+use crate::team::Function;
 use crate::thread::me;
 
 pub use crate::icv::HOST;
@@ -18,19 +18,19 @@ pub use crate::icv::HOST;
 /// `function` may be called with `data`.
 pub unsafe fn run(function: Function, data: *mut c_void, limit: u32) {
     let thread = me();
-    let team = Own::needed("a target region", Team::new);
     let mut icv = settings().initial;
     if limit > 0 {
         icv.thread_limit = limit;
     }
-    team.be_root(icv);
+    let pool = Pool::root(icv);
+    let team = &pool.team;
     let (context, league, partition) = (thread.context(), thread.league.get(), thread.location.partition());
     thread.set_context(team.context(0));
     thread.league.set((0, 1));
     thread.location.set_partition(None);
     // SAFETY: as promised.
     unsafe { function(data) };
-    tasks::finish(&team, thread);
+    tasks::finish(team, thread);
     thread.location.set_partition(Some(partition));
     thread.league.set(league);
     thread.set_context(context);

@@ -9,6 +9,7 @@ use platform::Platform;
 use sync::barrier::{BWakeful, RawBarrier, RawBarrierDynamic};
 use sync::openmp::{ForkJoin, Holders};
 
+use crate::icv::Icv;
 use crate::memory::Own;
 use crate::named::Named;
 use crate::team::Team;
@@ -22,7 +23,7 @@ pub struct Pool {
     pub(crate) parties: Cell<u32>,
     /// Regions in a row that wanted fewer.
     pub(crate) surplus: Cell<u32>,
-    /// Its primary thread, and helpers that have not ended.
+    /// Its primary thread, helpers that have not ended, and those from outside who complete a task.
     pub(crate) holders: Holders<Linux>,
 }
 
@@ -39,6 +40,12 @@ impl Hold {
     pub(crate) fn again(pool: &Pool) -> Self {
         pool.holders.add();
         Self(pool)
+    }
+
+    /// Of this team's pool.
+    pub(crate) fn of(team: &Team) -> Self {
+        // SAFETY: set by `Pool::bare`, of which the team is a part.
+        Self::again(unsafe { &*team.pool.cast::<Pool>() })
     }
 }
 
@@ -67,6 +74,12 @@ const SURPLUS_REGIONS: u32 = 32;
 
 impl Pool {
     pub fn make() -> Hold {
+        let pool = Self::bare();
+        pool.team.generation.set(Linux::generation());
+        pool
+    }
+
+    fn bare() -> Hold {
         let mut pool = Own::needed("a team", || Self {
             team: Team::new(),
             fork: ForkJoin::default(),
@@ -75,9 +88,16 @@ impl Pool {
             surplus: Cell::new(0),
             holders: Holders::new(1),
         });
-        pool.team.generation.set(Linux::generation());
         pool.team.fork = &raw const pool.fork;
+        pool.team.pool = (&raw const *pool).cast();
         Hold(pool.into_raw())
+    }
+
+    /// For an initial thread or a target region: one that is in the team alone.
+    pub(crate) fn root(icv: Icv) -> Hold {
+        let pool = Self::bare();
+        pool.team.be_root(icv);
+        pool
     }
 
     /// Are its helpers in this process?

@@ -21,6 +21,7 @@ pub use crate::depend::{Dependence, Dependences, no_dependences};
 use crate::icv::settings;
 use crate::memory::{self, Need};
 use crate::named::Named;
+use crate::pool::Hold;
 pub use crate::task::{Copy, Group, Task};
 use crate::team::{Context, Function, Team};
 use crate::thread::{Thread, me};
@@ -121,18 +122,18 @@ impl Task {
         thread.set_context(before);
     }
 
-    /// Its code has been run, or its event has come: the second of both completes it. `by_member`: the caller
-    /// is in its team, which then stays.
+    /// Its code has been run, by a member: that or its event, whichever is second, completes it.
     #[inline]
-    pub(crate) fn part_done(&self, by_member: bool) {
+    pub(crate) fn part_done(&self) {
         if self.parts.let_go() {
-            self.complete(by_member);
+            self.complete();
         }
     }
 
+    /// The caller is in its team, or holds it. When the last task is done the team may go, and is rung then.
     #[inline]
-    fn complete(&self, by_member: bool) {
-        // SAFETY: a team stays while it has tasks, and a task's memory until `release`.
+    fn complete(&self) {
+        // SAFETY: the team stays for the caller, and a task's memory until `release`.
         let team = unsafe { &*self.team.get() };
         self.finish_dependences(team);
         // SAFETY: the parent stays for its children, the group for its tasks.
@@ -155,11 +156,7 @@ impl Task {
             awaited |= parent.kin.child_done();
             self.release();
         }
-        if awaited && !by_member {
-            // Without this task the team may be gone.
-            team.bell.0.notify();
-        }
-        team.tasks.one_done(team, awaited && by_member);
+        team.tasks.one_done(team, awaited);
     }
 }
 
@@ -227,7 +224,7 @@ pub(crate) fn take(team: &Team, thread: &Thread) -> Option<&'static Task> {
 
 pub(crate) fn run(thread: &Thread, task: &'static Task) {
     task.run(thread);
-    task.part_done(true);
+    task.part_done();
 }
 
 /// Has the calling thread run whatever there is, until `stop`.
@@ -380,7 +377,7 @@ pub fn enter(thread: &Thread, task: &Task) {
 pub fn leave(thread: &Thread, task: &Task, has_event: bool) {
     thread.set_context(Context { task: task.parent.get(), ..thread.context() });
     match has_event {
-        true => task.part_done(true),
+        true => task.part_done(),
         false => finish_now(thread, task),
     }
 }
@@ -511,6 +508,11 @@ pub unsafe fn fulfill_event(event: *const Task) {
     // As from outside of its team: what waits for this the thread may not run itself.
     thread.set_context(Context { team: ptr::null(), ..before });
     // SAFETY: a task that waits for this.
-    unsafe { &*event }.part_done(false);
+    let task = unsafe { &*event };
+    if task.parts.let_go() {
+        // SAFETY: a team stays while it has tasks.
+        let _held = Hold::of(unsafe { &*task.team.get() });
+        task.complete();
+    }
     thread.set_context(before);
 }

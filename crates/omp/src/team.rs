@@ -118,8 +118,10 @@ pub struct Team {
     pub shares: [Share; SHARES],
     /// Where its members meet instead, if the user has named another barrier.
     pub(crate) named: UnsafeCell<Option<Named>>,
-    /// The pool's.
+    /// Its pool's.
     pub(crate) fork: *const ForkJoin<Linux>,
+    /// The pool that it is in, for `pool.rs`.
+    pub(crate) pool: *const (),
 }
 
 // SAFETY: the cells are written by the primary thread while nobody else is in a region of this team, and
@@ -202,11 +204,18 @@ impl Team {
             shares: std::array::from_fn(|index| Share::new(index as u32)),
             named: UnsafeCell::new(None),
             fork: ptr::null(),
+            pool: ptr::null(),
         }
     }
 
+    #[inline]
+    fn fork(&self) -> &ForkJoin<Linux> {
+        // SAFETY: each team is in a pool, which has set this.
+        unsafe { &*self.fork }
+    }
+
     /// The team of an initial thread.
-    pub fn be_root(&self, icv: Icv) {
+    pub(crate) fn be_root(&self, icv: Icv) {
         self.member(0).task.begin_implicit(icv, ptr::null());
         self.busy.set(&self.own_busy);
     }
@@ -295,11 +304,7 @@ impl Team {
     /// One of those who wait at a barrier looks for tasks.
     pub fn summon_for_tasks(&self) {
         self.meeting.0.barrier.summon(1);
-        // SAFETY: the pool's, which has this team; an initial thread's has none.
-        let fork = unsafe { self.fork.as_ref() };
-        if let Some(fork) = fork {
-            fork.summon();
-        }
+        self.fork().summon();
         if settings().cancellation {
             // SAFETY: made anew between regions only.
             unsafe { &*self.early_barrier.0.get() }.summon(1);
@@ -369,7 +374,6 @@ impl Crew<Linux> for Team {
 
     #[inline]
     fn are_back(&self) -> bool {
-        // SAFETY: the pool's, which has this team; an initial thread's has none, and no helpers.
-        unsafe { self.fork.as_ref() }.is_none_or(ForkJoin::are_back)
+        self.fork().are_back()
     }
 }

@@ -50,7 +50,7 @@ pub struct Thread {
     /// What is called when the thread ends.
     pub at_end: Cell<Option<AtEnd>>,
     /// The team that an initial thread is in, alone; not there for helpers.
-    _root: Option<Own<Team>>,
+    _root: Option<Hold>,
 }
 
 /// The calling thread.
@@ -82,9 +82,8 @@ fn first_use() -> &'static Thread {
         unsafe { libc::pthread_key_create(&mut key, Some(ended)) };
         key
     });
-    let root = Own::needed("a thread", Team::new);
-    root.be_root(settings().initial);
-    let context = root.context(0);
+    let root = Pool::root(settings().initial);
+    let context = root.team.context(0);
     let thread = Own::needed("a thread", || Thread::new(context, Some(root))).into_raw();
     own::set(thread.cast());
     // SAFETY: a key of ours; the thread is ours until `ended`.
@@ -106,7 +105,7 @@ extern "C" fn ended(thread: *mut c_void) {
 }
 
 impl Thread {
-    fn new(context: Context, root: Option<Own<Team>>) -> Self {
+    fn new(context: Context, root: Option<Hold>) -> Self {
         Self {
             context: Cell::new(context),
             pools: UnsafeCell::new(List::new()),

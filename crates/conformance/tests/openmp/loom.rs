@@ -61,6 +61,14 @@ fn loom_fork_join() {
 }
 
 #[test]
+fn loom_regions() {
+    loom_by_hints("a region with a task", 2, || region::<Loom, Sleepy<Loom>, NONE>(1, 0, 1, false));
+    loom_by_hints("a region with a helper's task", 2, || region::<Loom, Sleepy<Loom>, NONE>(1, 1, 1, false));
+    loom_by_hints("a region, an event", 2, || region::<Loom, Sleepy<Loom>, NONE>(1, 0, 0, true));
+    loom("a lone region, an event", 3, || region::<Loom, Sleepy<Loom>, NONE>(0, 0, 0, true));
+}
+
+#[test]
 fn loom_shares() {
     loom("turns", 3, || turns::<Loom, Sleepy<Loom>, NONE>(2, 3, 2));
     loom("turns, a ring of one", 3, || turns::<Loom, Sleepy<Loom>, NONE>(2, 2, 1));

@@ -46,7 +46,7 @@ fn shuttle(body: fn()) {
 type Sound<M> = Deque<M, Job<<M as Machine>::Cell>>;
 
 /// Each body by itself, since a model has few threads.
-fn each<M: Machine + Wide>() -> [fn(); 27] {
+fn each<M: Machine + Wide>() -> [fn(); 31] {
     [
         || event::<M, Sleepy<M>, NONE>(3),
         || event::<M, Sleepless<M>, NONE>(3),
@@ -69,6 +69,10 @@ fn each<M: Machine + Wide>() -> [fn(); 27] {
         done::<M>,
         last::<M>,
         || fork_join::<M, Sleepy<M>, NONE>(3, 3, 1),
+        || region::<M, Sleepy<M>, NONE>(2, 0, 2, true),
+        || region::<M, Sleepless<M>, NONE>(2, 1, 2, true),
+        || region::<M, Sleepy<M>, NONE>(2, 1, 1, false),
+        || region::<M, Sleepy<M>, NONE>(0, 0, 0, true),
         || fork_join::<M, Sleepless<M>, NONE>(3, 3, 1),
         || turns::<M, Sleepy<M>, NONE>(3, 5, 2),
         || (iterations::<M>(3, 7, false, 2), iterations::<M>(3, 9, true, 1)).0,

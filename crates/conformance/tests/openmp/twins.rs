@@ -51,6 +51,9 @@ twins! {
     the_checkers_find_an_early_fork:
         || fork_join::<Loom, Sleepy<Loom>, FORKS_EARLY>(1, 1, 1),
         || fork_join::<Shuttle, Sleepy<Shuttle>, FORKS_EARLY>(1, 1, 1);
+    the_checkers_find_a_team_that_nobody_holds:
+        || region::<Loom, Sleepy<Loom>, HOLDS_NO_TEAM>(0, 0, 0, true),
+        || region::<Shuttle, Sleepy<Shuttle>, HOLDS_NO_TEAM>(0, 0, 0, true);
     the_checkers_find_what_is_ready_before_it_is_prepared:
         || turns::<Loom, Sleepy<Loom>, READY_FIRST>(2, 1, 1),
         || turns::<Shuttle, Sleepy<Shuttle>, READY_FIRST>(2, 1, 1);
@@ -64,6 +67,12 @@ twins! {
 fn the_checkers_let_the_sound_twin_pass() {
     loom("sound twin", 2, || queue::<Loom, BrokenQueue<Loom, NONE>>(2));
     shuttle(|| queue::<Shuttle, BrokenQueue<Shuttle, NONE>>(2));
+}
+
+/// Loom does not come that far within its bounds.
+#[test]
+fn shuttle_finds_a_primary_thread_that_nobody_rings() {
+    shuttle_finds("never back", || region::<Shuttle, Sleepy<Shuttle>, NEVER_BACK>(1, 0, 1, false));
 }
 
 #[test]

@@ -48,6 +48,10 @@
 //! cannot open by a party taken back. A task whose maker has not arrived needs no party (I3): its maker finds
 //! it at O3. A task's maker is a member that has not arrived, or runs a task, which is counted itself.
 //!
+//! The last O2 rings the primary thread only if all helpers are back. Else the one that is missing rings when
+//! it arrives, and the look before that ring did not see it: so whom it wakes sees O2. After the last O2 the
+//! region may be over. Members stay. Who completes a task from outside holds the team until it has rung.
+//!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
 //! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then
 //! one in [`BATCH`]. After a small one the thief rests. If those after it were small, too, all in all, the
@@ -80,7 +84,8 @@
 //! # Checked by
 //!
 //! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is
-//! lost are caught.
+//! lost are caught. So are, with fork and join, twins that never ring the primary thread, and that do not
+//! hold the team.
 
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Wide};
 
