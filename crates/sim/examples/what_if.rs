@@ -4,7 +4,8 @@
 //!
 //! `cargo run --profile ci -p wakeful-sim --example what_if -- FIGURE SEEDS TABLE.FIELD=VALUE ...`: each
 //! claim's number on the one and on the other, the median of the seeds and their range; then each lock's
-//! time on the other. A level is `level.0`, and so on.
+//! time on the other. A level is `level.0`, and so on. `size=4` is no field: each thread takes four times as
+//! many turns, and the limit is four times as long.
 
 use sim::figure::{Figure, figure, literal};
 use sim::{Machine, figure::Data};
@@ -31,9 +32,9 @@ fn changed(described: &Machine, changes: &[String]) -> Machine {
     machine.try_into().expect("the machine stays sound")
 }
 
-fn numbers(figure: &Figure, machine: &Machine, seeds: u64) -> Vec<Data> {
+fn numbers(figure: &Figure, machine: &Machine, seeds: u64, size: f64) -> Vec<Data> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (1..=seeds).map(|seed| figure.run_on(machine, seed, 1.0, cores, || ()).expect("it runs")).collect()
+    (1..=seeds).map(|seed| figure.run_on(machine, seed, size, cores, || ()).expect("it runs")).collect()
 }
 
 /// The median, and the range.
@@ -50,8 +51,10 @@ fn main() {
     let figure = figure(name).expect("a figure of `wakeful sim figure`");
     let seeds: u64 = seeds.parse().expect("a number of seeds");
     let described = figure.described();
-    let before = numbers(figure, &described, seeds);
-    let after = numbers(figure, &changed(&described, changes), seeds);
+    let (sizes, changes): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(|it| it.starts_with("size="));
+    let size = sizes.last().map_or(1.0, |it| it["size=".len()..].parse().expect("a number"));
+    let before = numbers(figure, &described, seeds, 1.0);
+    let after = numbers(figure, &changed(&described, &changes), seeds, size);
     for claim in figure.claims {
         let of = |runs: &[Data]| spread(runs.iter().map(|data| (claim.number)(data)).collect());
         let bound = match literal(figure, claim) {
