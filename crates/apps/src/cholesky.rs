@@ -19,14 +19,14 @@ pub(crate) fn columns(levels: u32) -> usize {
 
 /// Columns, each with its rows: itself, the rest of its node, and the nodes above it up to the root, which
 /// comes last.
-struct Shape {
+pub(crate) struct Shape {
     /// Where each column begins among the values.
-    begins: Vec<usize>,
-    rows: Vec<u32>,
+    pub begins: Vec<usize>,
+    pub rows: Vec<u32>,
 }
 
 impl Shape {
-    fn new(levels: u32) -> Self {
+    pub fn new(levels: u32) -> Self {
         let levels = levels.clamp(1, 10);
         let nodes = (1usize << levels) - 1;
         let mut shape = Self { begins: vec![0], rows: Vec::new() };
@@ -54,8 +54,17 @@ impl Shape {
         &self.rows[self.begins[column]..self.begins[column + 1]]
     }
 
+    /// How many columns must be subtracted from each.
+    pub fn pending(&self) -> Vec<u32> {
+        let mut pending = vec![0; self.columns()];
+        for column in 0..self.columns() {
+            self.rows(column)[1..].iter().for_each(|&row| pending[row as usize] += 1);
+        }
+        pending
+    }
+
     /// The chosen factor.
-    fn factor(&self) -> Vec<f32> {
+    pub fn factor(&self) -> Vec<f32> {
         let mut numbers = Numbers(2);
         let mut values = Vec::with_capacity(self.rows.len());
         for column in 0..self.columns() {
@@ -68,7 +77,7 @@ impl Shape {
     }
 
     /// Adds `sign` times the product of a factor's column with itself to the columns that it concerns.
-    fn square(&self, factor: &[f32]) -> Vec<f32> {
+    pub fn square(&self, factor: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; factor.len()];
         for column in 0..self.columns() {
             let (rows, own) = (self.rows(column), &factor[self.begins[column]..self.begins[column + 1]]);
@@ -127,10 +136,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
 ) -> Digest {
     let shape = Shape::new(levels);
     let columns = shape.columns();
-    let mut pending = vec![0; columns];
-    for column in 0..columns {
-        shape.rows(column)[1..].iter().for_each(|&row| pending[row as usize] += 1);
-    }
+    let pending = shape.pending();
     let first: Vec<u32> = (0..columns as u32).filter(|&column| pending[column as usize] == 0).collect();
     let count = first.len() as u32;
     let rest = columns - first.len();

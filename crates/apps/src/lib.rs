@@ -11,6 +11,7 @@
 //! The papers' inputs are not in their text; [`App`] says what is taken instead.
 
 mod cholesky;
+mod fan_out;
 mod gauss;
 mod loops;
 mod lu;
@@ -66,6 +67,14 @@ pub enum App {
         /// is a number.
         block: u32,
     },
+    /// The same, but each column has an owner, dealt by turns, which alone changes it. A finished column is
+    /// put into the queues of those that it concerns, each under a lock, as in SPLASH-2.
+    FanOut {
+        /// Levels of the tree, from 1 to 10.
+        levels: u32,
+        /// As for [`App::Cholesky`].
+        block: u32,
+    },
     /// Solves so many equations, by row operations without pivoting; a barrier behind each column. Rows are
     /// dealt to the threads by turns.
     Gauss {
@@ -93,7 +102,7 @@ impl App {
     pub fn parts(&self) -> u64 {
         match *self {
             Self::Quicksort { elements } => elements.into(),
-            Self::Cholesky { levels, .. } => cholesky::columns(levels) as u64,
+            Self::Cholesky { levels, .. } | Self::FanOut { levels, .. } => cholesky::columns(levels) as u64,
             Self::Gauss { rows } => rows.saturating_sub(1).into(),
             Self::Lu { blocks } => blocks.into(),
             Self::Radiosity { side } => radiosity::tasks(side),
@@ -121,7 +130,7 @@ impl App {
     pub fn expected(self) -> u32 {
         match self {
             Self::Quicksort { elements } => quicksort::expected(elements),
-            Self::Cholesky { levels, .. } => cholesky::expected(levels),
+            Self::Cholesky { levels, .. } | Self::FanOut { levels, .. } => cholesky::expected(levels),
             Self::Gauss { rows } => gauss::expected(rows),
             Self::Lu { blocks } => lu::expected(blocks),
             Self::Radiosity { side } => radiosity::expected(side),
@@ -142,6 +151,7 @@ impl<H: Host> MutexVisitor<H::Platform> for Loader<'_, H> {
         match self.app {
             App::Quicksort { elements } => quicksort::load::<H, L>(self.host, self.threads, elements),
             App::Cholesky { levels, block } => cholesky::load::<H, L>(self.host, self.threads, levels, block),
+            App::FanOut { levels, block } => fan_out::load::<H, L>(self.host, self.threads, levels, block),
             App::Radiosity { side } => radiosity::load::<H, L>(self.host, self.threads, side),
             App::Gauss { .. } | App::Lu { .. } => unreachable!("has a barrier"),
         }

@@ -7,6 +7,7 @@ use sim::{Machine, Program, Repartition, Setting, Workload, simulate};
 
 const SORT: App = App::Quicksort { elements: 3000 };
 const FACTOR: App = App::Cholesky { levels: 4, block: 1 };
+const SEND: App = App::FanOut { levels: 4, block: 1 };
 const SOLVE: App = App::Gauss { rows: 33 };
 const DIVIDE: App = App::Lu { blocks: 9 };
 const LIGHT: App = App::Radiosity { side: 1 };
@@ -57,6 +58,23 @@ fn radiosity_with_some_mutexes() {
             let light = Program::Radiosity { lock: lock.into(), side: 1 };
             let setting = Setting { bound: true, ..Setting::default() };
             assert_eq!(simulated(light, threads, setting), LIGHT.expected(), "simulated, {lock}");
+        }
+    }
+}
+
+#[test]
+fn cholesky_with_owners_and_some_mutexes() {
+    assert_eq!(SEND.expected(), FACTOR.expected());
+    for lock in ["native", "ttas-block", "mcs-block", "wakeful"] {
+        for threads in [1, 3, 4] {
+            assert_eq!(real(SEND, lock, threads), SEND.expected(), "{lock}");
+        }
+    }
+    for lock in ["ttas-informing", "mcs-informing", "array-queue-block", "ticket-spin", "wakeful"] {
+        for threads in [1, 4, 11] {
+            let send = Program::FanOut { lock: lock.into(), levels: 4, block: 1 };
+            let setting = Setting { bound: true, ..Setting::default() };
+            assert_eq!(simulated(send, threads, setting), SEND.expected(), "simulated, {lock}");
         }
     }
 }

@@ -4,10 +4,15 @@
 //!
 //! `cargo run --profile ci -p wakeful-sim --example what_if -- FIGURE SEEDS TABLE.FIELD=VALUE ...`: each
 //! claim's number on the one and on the other, the median of the seeds and their range; then each lock's
-//! time on the other. A level is `level.0`, and so on.
+//! time on the other. A level is `level.0`, and so on. These are no fields:
+//!
+//! - `size=4`: each thread takes four times as many turns, and the limit is four times as long
+//! - `repartition=800`: ms between two repartitions
+//! - `block=4`: rows of the block that a number of Cholesky stands for; `levels=10`: of the columns' tree
+//! - `owned=1`: Cholesky as in SPLASH-2, each column with an owner, and locks at the queues alone
 
 use sim::figure::{Figure, figure, literal};
-use sim::{Machine, figure::Data};
+use sim::{Machine, Program, Workload, figure::Data};
 
 /// The machine with other values.
 fn changed(described: &Machine, changes: &[String]) -> Machine {
@@ -31,9 +36,54 @@ fn changed(described: &Machine, changes: &[String]) -> Machine {
     machine.try_into().expect("the machine stays sound")
 }
 
-fn numbers(figure: &Figure, machine: &Machine, seeds: u64) -> Vec<Data> {
+/// What is no number of the machine.
+#[derive(Default)]
+struct Others {
+    size: Option<f64>,
+    repartition: Option<f64>,
+    block: Option<f64>,
+    levels: Option<f64>,
+    owned: Option<f64>,
+}
+
+impl Others {
+    /// They are taken out of the changes.
+    fn of(changes: &mut Vec<String>) -> Self {
+        let mut taken = |name: &str| {
+            let place = changes.iter().position(|it| it.starts_with(name))?;
+            let change = changes.remove(place);
+            Some(change[name.len()..].parse().expect("a number"))
+        };
+        Self {
+            size: taken("size="),
+            repartition: taken("repartition="),
+            block: taken("block="),
+            levels: taken("levels="),
+            owned: taken("owned="),
+        }
+    }
+
+    fn change(&self, workload: &mut Workload) {
+        if let (Some(it), Some(every_ms)) = (&mut workload.setting.repartition, self.repartition) {
+            it.every_ms = every_ms;
+        }
+        if let Program::Cholesky { lock, levels, block } = &mut workload.program {
+            *block = self.block.map_or(*block, |it| it as u32);
+            *levels = self.levels.map_or(*levels, |it| it as u32);
+            if self.owned.is_some() {
+                let (lock, levels, block) = (lock.clone(), *levels, *block);
+                workload.program = Program::FanOut { lock, levels, block };
+            }
+        }
+    }
+}
+
+fn numbers(figure: &Figure, machine: &Machine, seeds: u64, others: &Others) -> Vec<Data> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (1..=seeds).map(|seed| figure.run_on(machine, seed, 1.0, cores, || ()).expect("it runs")).collect()
+    let size = others.size.unwrap_or(1.0);
+    let change = |workload: &mut Workload| others.change(workload);
+    let one = |seed| figure.run_changed(machine, seed, size, cores, change, || ()).expect("it runs");
+    (1..=seeds).map(one).collect()
 }
 
 /// The median, and the range.
@@ -50,8 +100,10 @@ fn main() {
     let figure = figure(name).expect("a figure of `wakeful sim figure`");
     let seeds: u64 = seeds.parse().expect("a number of seeds");
     let described = figure.described();
-    let before = numbers(figure, &described, seeds);
-    let after = numbers(figure, &changed(&described, changes), seeds);
+    let mut changes = changes.to_vec();
+    let others = Others::of(&mut changes);
+    let before = numbers(figure, &described, seeds, &Others::default());
+    let after = numbers(figure, &changed(&described, &changes), seeds, &others);
     for claim in figure.claims {
         let of = |runs: &[Data]| spread(runs.iter().map(|data| (claim.number)(data)).collect());
         let bound = match literal(figure, claim) {

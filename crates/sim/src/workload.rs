@@ -97,6 +97,15 @@ pub enum Program {
         #[serde(default = "number", skip_serializing_if = "is_number")]
         block: u32,
     },
+    /// The same, a column an owner ([`apps::App::FanOut`]; ICPP 2001, section 5).
+    FanOut {
+        /// A mutex of the catalogue.
+        lock: String,
+        /// Levels of the columns' tree.
+        levels: u32,
+        /// Rows of the block that a number stands for.
+        block: u32,
+    },
     /// Gaussian elimination with a barrier ([`apps::App::Gauss`]; TR 1994, section 5.4).
     Gauss {
         /// A barrier of the catalogue.
@@ -136,6 +145,7 @@ impl Program {
             Self::Mutex { lock, .. }
             | Self::Quicksort { lock, .. }
             | Self::Cholesky { lock, .. }
+            | Self::FanOut { lock, .. }
             | Self::Radiosity { lock, .. } => ("mutex", lock),
             Self::Threads { .. } => ("kind of thread", ""),
             Self::RwLock { lock, .. } => ("reader-writer lock", lock),
@@ -152,6 +162,7 @@ impl Program {
         match *self {
             Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
             Self::Cholesky { ref lock, levels, block } => Some((App::Cholesky { levels, block }, lock)),
+            Self::FanOut { ref lock, levels, block } => Some((App::FanOut { levels, block }, lock)),
             Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),
             Self::Lu { ref barrier, blocks } => Some((App::Lu { blocks }, barrier)),
             Self::Radiosity { ref lock, side } => Some((App::Radiosity { side }, lock)),

@@ -207,11 +207,24 @@ impl Figure {
         seed: u64,
         size: f64,
         cores: usize,
+        done: impl FnMut(),
+    ) -> Result<Data, SimError> {
+        self.run_changed(machine, seed, size, cores, |_| (), done)
+    }
+
+    /// As [`Figure::run_on`], with another workload: `change` has each before it is simulated.
+    pub fn run_changed(
+        &self,
+        machine: &Machine,
+        seed: u64,
+        size: f64,
+        cores: usize,
+        change: impl Fn(&mut Workload) + Sync,
         mut done: impl FnMut(),
     ) -> Result<Data, SimError> {
         let all: Vec<_> =
             self.series.iter().flat_map(|&series| self.at.iter().map(move |&x| (series, x))).collect();
-        let point = |&(series, x): &(_, f64)| self.point(machine.clone(), series, x, seed, size);
+        let point = |&(series, x): &(_, f64)| self.point(machine.clone(), (series, x), seed, size, &change);
         let points = in_parallel(&all, cores, point, &mut done);
         Ok(Data { points: points.into_iter().collect::<Result<_, _>>()? })
     }
@@ -219,14 +232,15 @@ impl Figure {
     fn point(
         &self,
         machine: Machine,
-        series: &'static str,
-        x: f64,
+        (series, x): (&'static str, f64),
         seed: u64,
         size: f64,
+        change: impl Fn(&mut Workload),
     ) -> Result<Point, SimError> {
         let rounds = ((self.rounds as f64 * size) as u64).max(1);
         let (machine, mut workload) = (self.build)(machine, series, x, rounds);
         workload.setting.limit_ms = self.limit_ms * size;
+        change(&mut workload);
         let results = simulate(&machine, &workload, seed)?;
         let y = (self.scale)(&results, rounds);
         Ok(Point { series, x, y, extrapolated: results.limited, failure: results.failure })
