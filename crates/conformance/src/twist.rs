@@ -345,16 +345,6 @@ impl Twist for OneProcessor {
     }
 }
 
-/// Threads cost no processor, as fibers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unbounded;
-
-impl Twist for Unbounded {
-    fn processors(_: u32) -> u32 {
-        u32::MAX
-    }
-}
-
 /// An atomic with the orderings that the twist makes of those asked for.
 #[repr(transparent)]
 pub struct Bent<A, W>(A, PhantomData<W>);

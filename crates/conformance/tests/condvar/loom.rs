@@ -61,14 +61,3 @@ fn loom_many_gave_up() {
         bodies::signals_of::<Loom, Native<Loom>, _>(in_state(1022 << 22), 1, 2, false)
     });
 }
-
-/// Where nobody counts who is on the way.
-#[test]
-fn loom_unbounded() {
-    type P = Twisted<Loom, Unbounded>;
-    type M = Native<P>;
-    type C = Wakeful<P>;
-    loom("condvar, unbounded, signals", 2, 300, || bodies::signals::<P, M, C>(2, 1, false));
-    loom("condvar, unbounded, broadcasts", 2, 300, || bodies::broadcasts::<P, M, C>(2, 1, true));
-    loom("condvar, unbounded, cancelled", 2, 300, || bodies::giving_up::<P, M, C>(1, true));
-}

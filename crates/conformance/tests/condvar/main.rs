@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use conformance::condvar::{self as bodies, Condvar};
 use conformance::loom::{Bounds, Loom};
 use conformance::shuttle::{Schedules, Shuttle};
-use conformance::twist::{Twisted, Unbounded};
 use conformance::{Hints, Machine, Settings, hinted, long};
 use linux::Linux;
 use platform::{Atomic, Deadline, Ordering::*, Platform, RunState, Wait};

@@ -76,14 +76,3 @@ fn shuttle_many_gave_up() {
         bodies::signals_of::<Shuttle, Native<Shuttle>, _>(in_state(1023 << 22), 3, 2, false)
     });
 }
-
-#[test]
-fn shuttle_unbounded() {
-    type P = Twisted<Shuttle, Unbounded>;
-    type M = Native<P>;
-    type C = Wakeful<P>;
-    shuttle("condvar, unbounded, signals", 60, || bodies::signals::<P, M, C>(4, 2, true));
-    shuttle("condvar, unbounded, broadcasts", 60, || bodies::broadcasts::<P, M, C>(4, 2, true));
-    shuttle("condvar, unbounded, abandoned", 60, || bodies::giving_up::<P, M, C>(3, false));
-    shuttle("condvar, unbounded, buffer", 60, || bodies::buffer::<P, M, C>(2, 3));
-}

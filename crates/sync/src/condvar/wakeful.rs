@@ -51,8 +51,7 @@
 //! - S1. Signal: a standby that waits is marked as signalled.
 //! - S2. Else, if two for each processor, or 31, are in flight, move one from `sleepers` to `pending`, and
 //!   change `sequence`. Not if `in flight` is 0, or `sleepers` or `pending` is full.
-//! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one. Where
-//!   [`Platform::processors`] has no bound nobody is counted in flight, and L1 has nothing to count out.
+//! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
 //! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
 //!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
 //!   It may have changed and be equal again, and count others: so if it counted any, change `sequence` and
@@ -367,13 +366,12 @@ impl<P: Platform> Wakeful<P> {
                 return;
             }
             let in_flight = state & IN_FLIGHT;
-            let bounded = P::processors() != u32::MAX;
             let defer = in_flight != 0
                 && state & SLEEPERS != SLEEPERS
                 && state & PENDING != PENDING
                 && (in_flight == IN_FLIGHT || in_flight / (EACH * IN_FLIGHT_ONE) >= P::processors());
             let new = fewer_sleepers(state);
-            let new = match (defer, bounded && in_flight != IN_FLIGHT) {
+            let new = match (defer, in_flight != IN_FLIGHT) {
                 (true, _) => new + PENDING_ONE,
                 (false, true) => new + IN_FLIGHT_ONE,
                 (false, false) => new,

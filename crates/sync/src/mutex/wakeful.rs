@@ -231,10 +231,10 @@ impl<P: Platform, N: Preemption> RawMutex<P> for Wakeful<P, N> {
         let publishes = N::PUBLISHES && published::publishes::<P>();
         // R1. ORDER: Release, pairs with A1, A2 and A3.
         if self.word.retain(!(LOCKED | OWNER), Release) {
-            return self.unlock_slow(true);
+            return self.unlock_slow(true, publishes);
         }
         if publishes {
-            return self.unlock_slow(false);
+            return self.unlock_slow(false, true);
         }
         wait::outside::<N, P>();
     }
@@ -294,8 +294,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     #[cold]
     #[inline(never)]
-    fn unlock_slow(&self, kick: bool) {
-        let publishes = N::PUBLISHES && published::publishes::<P>();
+    fn unlock_slow(&self, kick: bool, publishes: bool) {
         let me = if publishes { published::left::<P>() } else { wait::withdraw::<N, P>() };
         if N::PUBLISHES && !publishes {
             publish::let_go::<P>(P::current());
