@@ -98,6 +98,9 @@ fn detach() {
 #[test]
 fn outlived() {
     conforms("outlived.c", &[]);
+    let program = GCC.compile("outlived.c", &[]);
+    run(GCC.on_ours(&program, 2, &[]).arg("leaves")).unwrap();
+    fs::remove_file(program).unwrap();
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A primary thread's team, kept with its helpers from region to region.
+//! A primary thread's team, kept with its helpers from region to region; and the team of one thread.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -62,7 +62,7 @@ impl Deref for Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.holders.let_go() {
-            // SAFETY: from `Pool::make`, and nobody else has it.
+            // SAFETY: from `Pool::bare`, and nobody else has it.
             drop(unsafe { Own::from_raw(self.0.cast_mut()) });
         }
     }

@@ -510,7 +510,7 @@ pub unsafe fn fulfill_event(event: *const Task) {
     // SAFETY: a task that waits for this.
     let task = unsafe { &*event };
     if task.parts.let_go() {
-        // SAFETY: a team stays while it has tasks.
+        // SAFETY: a team stays while it has tasks, also where its thread ends.
         let _held = Hold::of(unsafe { &*task.team.get() });
         task.complete();
     }

@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::OnceLock;
+use std::{mem, ptr};
 
 use crate::affinity::Location;
 use crate::blocks::Blocks;
@@ -50,7 +50,7 @@ pub struct Thread {
     /// What is called when the thread ends.
     pub at_end: Cell<Option<AtEnd>>,
     /// The team that an initial thread is in, alone; not there for helpers.
-    _root: Option<Hold>,
+    root: Option<Hold>,
 }
 
 /// The calling thread.
@@ -96,12 +96,14 @@ fn first_use() -> &'static Thread {
 /// A thread of the program's ends: its helpers do.
 extern "C" fn ended(thread: *mut c_void) {
     // SAFETY: from `first_use`, and nobody else's.
-    let thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
+    let mut thread = unsafe { Own::from_raw(thread.cast::<Thread>()) };
     // The C library forgets it before it calls us, and what is called here may use OpenMP.
     own::set((&raw const *thread).cast());
     thread.finish();
     own::set(ptr::null());
     thread.release_helpers();
+    // Tasks that it did not wait for need their team, and whoever fulfils their events comes to it. It stays.
+    mem::forget(thread.root.take_if(|root| root.team.tasks.are_open()));
 }
 
 impl Thread {
@@ -119,7 +121,7 @@ impl Thread {
             reduces: Cell::new(false),
             displayed: Cell::new(None),
             at_end: Cell::new(None),
-            _root: root,
+            root,
         }
     }
 

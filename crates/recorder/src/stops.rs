@@ -10,14 +10,14 @@
 //! profiler may be stopped as well, and see nothing. Then the kernel says that the program was continued, and
 //! the stop is what takes most of the time since the last look.
 //!
-//! A thread that sleeps while its control group is frozen does nothing for that, nor when it is thawed. So
-//! such a stop begins and ends with a look, if the program does nothing.
+//! A thread that sleeps while its control group is frozen does nothing for that, nor when it is thawed, under
+//! version 1. So such a stop begins and ends with a look, if the program does nothing.
 //!
 //! Without the kernel's records a stop begins and ends when somebody looks. What the program did before that
 //! look is still to be read then, so it ends for good at the second one.
 
 use crate::record::{Record, What};
-use crate::{Program, frozen};
+use crate::{Program, frozen, now_ns};
 
 /// BOUND: a shorter one is none: a tracer stops a program at each of its calls.
 const LEAST_NS: u64 = 10_000_000;
@@ -27,8 +27,8 @@ const READ_NS: u64 = 50_000_000;
 const TAKEN_NS: u64 = 25_000_000;
 /// BOUND: so long after it is continued a thread of it has a processor, if others have them.
 const LATE_NS: u64 = 500_000_000;
-/// BOUND: between two parts of a stop, its threads had processors for less than that, as far as each look saw
-/// it stopped; or its time went on by less.
+/// BOUND: between its parts a stop's threads had processors for less than that, all in all, as far as no look
+/// saw it go on; or its time went on by less.
 const NEAR_NS: u64 = 20_000_000;
 /// BOUND: stops that are listed. Others count.
 const MOST: usize = 1_000;
@@ -58,7 +58,7 @@ pub(crate) struct Stops {
     running: Vec<(u32, u32)>,
     idle_ns: Option<u64>,
     busy_ns: Option<u64>,
-    /// For how long some had one since the last stop, and when that ended.
+    /// For how long some had one since the last stop began, and when that ended.
     ran_ns: u64,
     ended_ns: u64,
     /// From when to when each look saw it stopped, for the last time. Later looks come before what was until
@@ -87,14 +87,14 @@ impl Stops {
         Self { has_records, ..Self::default() }
     }
 
-    /// The program is stopped at that time.
-    fn seen(&mut self, now_ns: u64) {
+    /// The program is stopped, as a look saw that began and ended at these times.
+    fn seen(&mut self, from_ns: u64, to_ns: u64) {
         if !self.has_records {
             self.ended_at(self.went_on_ns);
-            self.idle_ns.get_or_insert(now_ns);
+            self.idle_ns.get_or_insert(from_ns);
         }
-        let first_ns = self.seen.filter(|_| !self.is_past).map_or(now_ns, |(first_ns, _)| first_ns);
-        (self.seen, self.is_past) = (Some((first_ns, now_ns)), false);
+        let first_ns = self.seen.filter(|_| !self.is_past).map_or(to_ns, |(first_ns, _)| first_ns);
+        (self.seen, self.is_past) = (Some((first_ns, from_ns)), false);
     }
 
     /// The program is not stopped at that time, as far as somebody has looked.
@@ -175,32 +175,40 @@ impl Stops {
 
     /// Something happens. Was there a stop before it?
     fn over(&mut self, now_ns: u64) {
-        let Some(from_ns) = self.idle_ns.filter(|from_ns| *from_ns < now_ns) else { return };
+        let Some(idle_ns) = self.idle_ns.filter(|idle_ns| *idle_ns < now_ns) else { return };
+        let is_seen = self.seen.is_some_and(|(first_ns, last_ns)| last_ns >= idle_ns && first_ns < now_ns);
+        let since_ns = if is_seen { Some(idle_ns) } else { self.unseen_since_ns(idle_ns, now_ns) };
+        let Some(from_ns) = since_ns.filter(|since_ns| now_ns - since_ns >= LEAST_NS) else { return };
         let length_ns = now_ns - from_ns;
-        let is_most = |(since_ns, until_ns): (u64, u64)| {
-            from_ns <= until_ns
-                && (since_ns..=until_ns + LATE_NS).contains(&now_ns)
-                && length_ns * 2 > until_ns - since_ns
-        };
-        let is_seen = self.seen.is_some_and(|(first_ns, last_ns)| last_ns >= from_ns && first_ns < now_ns);
-        if length_ns < LEAST_NS || !(is_seen || self.continued.is_some_and(is_most)) {
-            return;
-        }
         let (at_ns, many) = (from_ns - self.sum_ns, self.all.len());
         // Each thread needs a processor to stop, and to go on, which others may have for long.
         let has_seen_both = self.seen.is_some_and(|(first_ns, _)| first_ns <= self.ended_ns);
         let is_same = self.has_records && has_seen_both && self.ran_ns < NEAR_NS;
         match self.all.last_mut() {
             Some(last) if is_same || at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
-            _ if many < MOST => self.all.push(Stop { from_ns, at_ns, length_ns }),
-            _ => {}
+            _ => {
+                self.ran_ns = 0;
+                if many < MOST {
+                    self.all.push(Stop { from_ns, at_ns, length_ns });
+                }
+            }
         }
         self.sum_ns += length_ns;
-        (self.ran_ns, self.ended_ns) = (0, now_ns);
+        self.ended_ns = now_ns;
         // One continuation ends one stop.
         self.continued = self.continued.filter(|(since_ns, _)| now_ns < *since_ns);
         // What comes late is of the same moment.
         self.idle_ns = Some(now_ns);
+    }
+
+    /// Since when it was stopped, if nobody has seen that: the kernel says that it was continued, and nobody
+    /// looked for long. Nothing was done from `idle_ns` to `now_ns`, and at the last look before it was alive.
+    fn unseen_since_ns(&self, idle_ns: u64, now_ns: u64) -> Option<u64> {
+        let (since_ns, until_ns) = self.continued?;
+        let from_ns = idle_ns.max(since_ns);
+        let part_ns = now_ns.min(until_ns).saturating_sub(from_ns);
+        let is_most = part_ns >= 2 * LEAST_NS && part_ns * 2 > until_ns - since_ns;
+        (is_most && now_ns <= until_ns + LATE_NS).then_some(from_ns)
     }
 
     /// Is the program stopped from outside at that time, a little ago? Only where nobody runs, the living
@@ -211,13 +219,19 @@ impl Stops {
         living: impl Iterator<Item = u32>,
         (lived_ns, looked_ns): (u64, u64),
     ) {
-        if program.was_continued() {
+        let mut living = living.peekable();
+        let was_continued = program.was_continued();
+        // It took other rights, and its records end.
+        if self.has_records && living.peek().is_none() {
+            return;
+        }
+        if was_continued {
             self.continued(lived_ns, looked_ns);
         }
         // Without records nobody knows who runs.
         let Some(idle_ns) = (if self.has_records { self.idle_ns } else { Some(0) }) else { return };
         if program.is_stopped() {
-            return self.seen(looked_ns);
+            return self.seen(looked_ns, now_ns());
         }
         let (asked_ns, next) = self.asked;
         if looked_ns < idle_ns.max(asked_ns) + ASK_NS {
@@ -228,7 +242,7 @@ impl Stops {
         self.asked = (looked_ns, if asked.len() < MOST_ASKED { 0 } else { next + MOST_ASKED });
         asked.push(program.process());
         if asked.into_iter().any(is_stopped) || self.is_frozen(program.process(), idle_ns, looked_ns) {
-            self.seen(looked_ns);
+            self.seen(looked_ns, now_ns());
         } else {
             self.goes_on(looked_ns);
         }
@@ -236,7 +250,7 @@ impl Stops {
 
     /// Is the program's control group frozen, as far as somebody has looked?
     fn is_frozen(&mut self, process: u32, idle_ns: u64, now_ns: u64) -> bool {
-        if now_ns >= idle_ns.max(self.asked_groups_ns) + FREEZE_NS {
+        if self.is_frozen || now_ns >= idle_ns.max(self.asked_groups_ns) + FREEZE_NS {
             self.group(frozen::is_frozen(process), now_ns);
         }
         self.is_frozen && idle_ns + FREEZE_NS <= now_ns
@@ -246,7 +260,12 @@ impl Stops {
     fn group(&mut self, is_frozen: bool, now_ns: u64) {
         let asked_ns = std::mem::replace(&mut self.asked_groups_ns, now_ns);
         match (std::mem::replace(&mut self.is_frozen, is_frozen), is_frozen) {
-            (false, true) => self.idle_ns = self.idle_ns.map(|idle_ns| idle_ns.max(asked_ns)),
+            (false, true) => {
+                if let Some(thawed_ns) = self.thawed_ns.take().filter(|_| self.has_records) {
+                    self.over(thawed_ns);
+                }
+                self.idle_ns = self.idle_ns.map(|idle_ns| idle_ns.max(asked_ns));
+            }
             (true, false) => self.thawed_ns = Some(now_ns),
             (false, false) if self.has_records => {
                 // Nothing that it did before ends the stop.
@@ -299,7 +318,9 @@ impl Stops {
 
 /// Is this process stopped, by a signal or a debugger?
 fn is_stopped(process: u32) -> bool {
-    std::fs::read(format!("/proc/{process}/stat")).is_ok_and(|text| matches!(state(&text), Some(b'T' | b't')))
+    // Its first thread's: the process's own adds all threads up.
+    std::fs::read(format!("/proc/{process}/task/{process}/stat"))
+        .is_ok_and(|text| matches!(state(&text), Some(b'T' | b't')))
 }
 
 /// Behind the name, which may have any characters.
@@ -332,7 +353,7 @@ mod tests {
             let mut stops = Stops::new(true);
             passed(&mut stops, &[(0, 7, true), (1_000, 7, false)]);
             if seen {
-                stops.seen(1_500 * MS);
+                stops.seen(1_500 * MS, 1_500 * MS);
             }
             stops.continued(if seen { 2_994 } else { 990 } * MS, 3_004 * MS);
             let after = [(3_000, 7, true), (3_001, 7, false), (3_051, 7, true), (3_052, 7, false)];
@@ -348,7 +369,7 @@ mod tests {
             passed(&mut stops, &[(0, 7, true), (5, 8, true), (10, 7, false), (20, 8, false)]),
             [0, 5, 10, 20]
         );
-        stops.seen(25 * MS);
+        stops.seen(25 * MS, 25 * MS);
         assert!(stops.is_stopped());
         assert_eq!(stops.now_ns(3_000 * MS), 20 * MS);
         assert_eq!(
@@ -363,9 +384,9 @@ mod tests {
         assert_eq!(stops.finish(3_240 * MS), [one]);
         // The threads stop one after the other, where others have the processors: that is one stop.
         passed(&mut stops, &[(3_241, 7, false)]);
-        stops.seen(3_245 * MS);
+        stops.seen(3_245 * MS, 3_245 * MS);
         passed(&mut stops, &[(3_261, 7, true), (3_262, 7, false)]);
-        stops.seen(3_270 * MS);
+        stops.seen(3_270 * MS, 3_270 * MS);
         passed(&mut stops, &[(3_300, 7, true)]);
         assert_eq!(stops.all.iter().map(|one| one.length_ns / MS).collect::<Vec<_>>(), [20 + 38]);
     }
@@ -375,13 +396,48 @@ mod tests {
     fn a_look_that_is_ahead_of_the_records_hides_no_stop() {
         let mut stops = Stops::new(true);
         passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
-        [22, 300, 321].iter().for_each(|ms| stops.seen(ms * MS));
+        [22, 300, 321].iter().for_each(|ms| stops.seen(ms * MS, ms * MS));
         assert_eq!(passed(&mut stops, &[(320, 8, true), (322, 8, false)]), [20, 22]);
         // It goes on, and is blocked for long before it is stopped again.
         stops.goes_on(330 * MS);
         passed(&mut stops, &[(340, 8, true), (341, 8, false)]);
-        stops.seen(500 * MS);
+        stops.seen(500 * MS, 500 * MS);
         assert_eq!(passed(&mut stops, &[(480, 7, true), (490, 7, false), (600, 7, true)]), [180, 190, 190]);
+    }
+
+    /// Nobody looked while it was stopped, for less than a look's distance.
+    #[test]
+    fn a_short_stop_in_a_long_sleep_is_none() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (1_000, 7, false)]);
+        stops.continued(10_995 * MS, 11_005 * MS);
+        let all = [(11_000, 7, true), (11_001, 7, false), (11_080, 7, true), (11_081, 7, false)];
+        assert_eq!(passed(&mut stops, &all), [11_000, 11_001, 11_080, 11_081]);
+        // Whoever looks is stopped along with it. It was alive at the last look before.
+        stops.continued(20_000 * MS, 23_010 * MS);
+        assert_eq!(passed(&mut stops, &[(23_005, 7, true)]), [20_000]);
+    }
+
+    /// The stop begins and ends within a look.
+    #[test]
+    fn a_look_that_lasts_makes_no_stop_of_what_was_before() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (1_000, 7, false)]);
+        stops.seen(9_000 * MS, 9_003 * MS);
+        assert_eq!(passed(&mut stops, &[(9_001, 7, true), (9_002, 7, false)]), [9_001, 9_002]);
+        stops.seen(9_005 * MS, 9_005 * MS);
+        assert_eq!(passed(&mut stops, &[(9_502, 7, true)]), [9_002]);
+    }
+
+    /// As by `cpulimit`.
+    #[test]
+    fn stops_between_which_it_ran_are_several() {
+        let mut stops = Stops::new(true);
+        for start in [0, 100, 200, 300, 400, 500] {
+            passed(&mut stops, &[(start, 7, true), (start + 15, 7, false)]);
+            stops.seen((start + 20) * MS, (start + 20) * MS);
+        }
+        assert_eq!((stops.finish(600 * MS).len(), stops.sum_ns()), (3, 6 * 85 * MS));
     }
 
     #[test]
@@ -391,14 +447,14 @@ mod tests {
         assert_eq!(passed(&mut stops, &[(500, 7, true), (510, 7, false)]), [500, 510]);
         // Another process of the program goes on meanwhile.
         passed(&mut stops, &[(520, 7, true)]);
-        stops.seen(600 * MS);
+        stops.seen(600 * MS, 600 * MS);
         assert_eq!(passed(&mut stops, &[(700, 8, true), (710, 8, false), (720, 7, false)]), [700, 710, 720]);
         // A tracer stops it for a moment.
-        stops.seen(721 * MS);
+        stops.seen(721 * MS, 721 * MS);
         assert_eq!(passed(&mut stops, &[(722, 7, true), (800, 7, false)]), [722, 800]);
         assert_eq!(stops.sum_ns(), 0);
         // It is ended while it is stopped.
-        stops.seen(900 * MS);
+        stops.seen(900 * MS, 900 * MS);
         assert_eq!(stops.finish(1_000 * MS)[0].length_ns, 200 * MS);
     }
 
@@ -424,16 +480,16 @@ mod tests {
         let mut stops = Stops::new(false);
         stops.goes_on(5 * MS);
         assert_eq!(stops.passed(8 * MS, None), 8 * MS);
-        stops.seen(10 * MS);
+        stops.seen(10 * MS, 10 * MS);
         // Late, and of before.
         assert_eq!(stops.passed(9 * MS, None), 9 * MS);
-        stops.seen(20 * MS);
+        stops.seen(20 * MS, 20 * MS);
         assert_eq!(stops.now_ns(30 * MS), 10 * MS);
         stops.goes_on(110 * MS);
         // What is read after that look was before it, and time does not step back.
         assert_eq!([105, 109, 111].map(|ms| stops.passed(ms * MS, None) / MS), [10, 14, 16]);
-        stops.seen(200 * MS);
-        stops.seen(300 * MS);
+        stops.seen(200 * MS, 200 * MS);
+        stops.seen(300 * MS, 300 * MS);
         // It goes on before anybody looks.
         assert_eq!(stops.passed(305 * MS, None), 105 * MS);
         stops.goes_on(310 * MS);
@@ -445,26 +501,26 @@ mod tests {
     fn one_stop_is_one_however_late_each_thread_stops() {
         let mut stops = Stops::new(true);
         passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
-        stops.seen(30 * MS);
+        stops.seen(30 * MS, 30 * MS);
         for start in [40, 49, 58, 67, 300, 309, 318, 327] {
-            stops.seen(start * MS);
+            stops.seen(start * MS, start * MS);
             passed(&mut stops, &[(start, 8, true), (start + 1, 8, false)]);
         }
-        stops.seen(450 * MS);
+        stops.seen(450 * MS, 450 * MS);
         passed(&mut stops, &[(460, 7, true)]);
         assert_eq!(stops.finish(470 * MS).len(), 1);
         // They run for long, and are stopped again.
         let mut stops = Stops::new(true);
         for start in [0, 100, 200] {
             passed(&mut stops, &[(start, 7, true), (start + 50, 7, false)]);
-            stops.seen((start + 70) * MS);
+            stops.seen((start + 70) * MS, (start + 70) * MS);
         }
         assert_eq!(stops.finish(300 * MS).len(), 3);
         // It sleeps in between.
         let mut stops = Stops::new(true);
         passed(&mut stops, &[(0, 7, true), (1, 7, false)]);
         for start in [0, 1_000, 2_000] {
-            stops.seen((start + 20) * MS);
+            stops.seen((start + 20) * MS, (start + 20) * MS);
             passed(&mut stops, &[(start + 50, 7, true), (start + 51, 7, false)]);
             stops.goes_on((start + 60) * MS);
             passed(&mut stops, &[(start + 990, 7, true), (start + 991, 7, false)]);
@@ -480,13 +536,13 @@ mod tests {
         let exec = What::Named { name: "new".into(), by_exec: true };
         stops.passed(5 * MS, Some(&record(1, exec)));
         passed(&mut stops, &[(9, 1, false)]);
-        stops.seen(20 * MS);
+        stops.seen(20 * MS, 20 * MS);
         assert!(stops.is_stopped());
         assert_eq!(passed(&mut stops, &[(109, 1, true)]), [9]);
         // Its last thread's end was lost.
         passed(&mut stops, &[(110, 3, true), (111, 1, false)]);
         stops.passed(112 * MS, Some(&record(1, What::Lost(9))));
-        stops.seen(130 * MS);
+        stops.seen(130 * MS, 130 * MS);
         assert_eq!(stops.finish(140 * MS).len(), 1);
         assert_eq!(stops.sum_ns(), 128 * MS);
     }
@@ -499,7 +555,7 @@ mod tests {
             let is_frozen = (400..600).contains(&ms);
             stops.group(is_frozen, ms * MS);
             if is_frozen {
-                stops.seen(ms * MS);
+                stops.seen(ms * MS, ms * MS);
             }
         }
         assert_eq!(passed(&mut stops, &[(2_000, 7, true)]), [1_750]);

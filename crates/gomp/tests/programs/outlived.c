@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // A thread waits for a task that another thread completes, and ends. Its team goes with it, and nobody
-// touches that any more.
+// touches that any more. One that ends without waiting leaves its team to the task.
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
@@ -34,6 +34,7 @@ void free(void *block)
 
 static omp_event_handle_t event;
 static int is_made;
+static int has_ended;
 
 static void *outside_of_regions(void *nothing)
 {
@@ -54,10 +55,20 @@ static void *in_a_region(void *nothing)
     return nothing;
 }
 
+static void *without_a_wait(void *nothing)
+{
+    omp_event_handle_t own;
+#pragma omp task detach(own)
+    event = own;
+#pragma omp taskyield
+    __atomic_store_n(&is_made, 1, __ATOMIC_RELEASE);
+    return nothing;
+}
+
 // As soon as it has woken the other thread, that one goes on.
 static void *complete(void *nothing)
 {
-    while (!__atomic_load_n(&is_made, __ATOMIC_ACQUIRE))
+    while (!__atomic_load_n(nothing ? &has_ended : &is_made, __ATOMIC_ACQUIRE))
         usleep(50);
     usleep(200);
     struct sched_param none = {0};
@@ -66,18 +77,23 @@ static void *complete(void *nothing)
     return nothing;
 }
 
-int main(void)
+// With an argument also what the compiler's own runtime hangs at.
+int main(int argc, char **argv)
 {
+    (void)argv;
+    int of = argc > 1 ? 3 : 2;
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
     for (int round = 0; round < ROUNDS; round++) {
         pthread_t waits, completes;
-        is_made = 0;
-        CHECK(pthread_create(&completes, NULL, complete, NULL) == 0);
-        CHECK(pthread_create(&waits, NULL, round % 2 ? outside_of_regions : in_a_region, NULL) == 0);
+        void *(*const kinds[])(void *) = {in_a_region, outside_of_regions, without_a_wait};
+        is_made = has_ended = 0;
+        CHECK(pthread_create(&completes, NULL, complete, round % of == 2 ? &has_ended : NULL) == 0);
+        CHECK(pthread_create(&waits, NULL, kinds[round % of], NULL) == 0);
         CHECK(pthread_join(waits, NULL) == 0);
+        __atomic_store_n(&has_ended, 1, __ATOMIC_RELEASE);
         CHECK(pthread_join(completes, NULL) == 0);
     }
     for (int i = 0; i < MOST && kept[i]; i++)

@@ -30,11 +30,13 @@ pub(super) fn join() -> bool {
 }
 
 /// The same, for a thread that registers before the program has called [`load`]: at a lock that registers its
-/// thread at once, before there are others. Once; a forked child has what its parent found out.
+/// thread at once, before there are others. Once; a forked child has what its parent found out. Only a program
+/// that was started with an observer asks, and may have to wait.
 #[inline]
 pub(super) fn join_first() {
     static JOINED: Once = Once::new();
-    JOINED.ask(|| _ = join());
+    let is_wanted = || server::variable(OBSERVER, |_| Some(())).is_some();
+    JOINED.ask(is_wanted, || _ = join());
 }
 
 /// A question that is asked once in a process. A thread that comes while another one asks waits for the
@@ -45,7 +47,7 @@ const ASKED: u32 = 1;
 const ANSWERED: u32 = 2;
 
 /// BOUND: the scheduler's time to answer, [`server::scheduled`], and to send; in a child that was forked
-/// meanwhile nobody asks.
+/// meanwhile nobody asks, and so long its first thread waits.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 impl Once {
@@ -54,15 +56,23 @@ impl Once {
     }
 
     #[inline]
-    fn ask(&self, question: impl FnOnce()) {
+    fn ask(&self, is_wanted: impl FnOnce() -> bool, question: impl FnOnce()) {
         // Whoever goes on and does not see the space that was published meanwhile publishes none: `publish`
         // finds it.
         if self.0.load(Relaxed) != ANSWERED {
-            self.ask_or_wait(question, PATIENCE_NS);
+            self.begin(is_wanted, question);
         }
     }
 
     #[cold]
+    fn begin(&self, is_wanted: impl FnOnce() -> bool, question: impl FnOnce()) {
+        if is_wanted() {
+            self.ask_or_wait(question, PATIENCE_NS);
+        } else {
+            self.0.store(ANSWERED, Relaxed);
+        }
+    }
+
     fn ask_or_wait(&self, question: impl FnOnce(), patience_ns: u64) {
         if self.0.compare_exchange(0, ASKED, Relaxed, Relaxed).is_ok() {
             question();
@@ -161,15 +171,18 @@ mod tests {
         static ONE: Once = Once::new();
         static KNOWN: AtomicU32 = AtomicU32::new(0);
         let first = std::thread::spawn(|| {
-            ONE.ask(|| {
-                std::thread::sleep(Duration::from_millis(50));
-                KNOWN.store(1, Relaxed);
-            });
+            ONE.ask(
+                || true,
+                || {
+                    std::thread::sleep(Duration::from_millis(50));
+                    KNOWN.store(1, Relaxed);
+                },
+            );
         });
         while ONE.0.load(Relaxed) == 0 {
             std::thread::yield_now();
         }
-        ONE.ask(|| panic!("asked again"));
+        ONE.ask(|| true, || panic!("asked again"));
         assert_eq!(KNOWN.load(Relaxed), 1);
         first.join().unwrap();
         // Where nobody asks any more, as in a child.

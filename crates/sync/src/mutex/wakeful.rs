@@ -44,7 +44,7 @@
 //! - I2. NEWEST is not 0 only while STANDBY is set.
 //! - I3. While STANDBY is set, exactly one thread has the *role*. It is the standby, or the one that A3 or G2
 //!   leaves the role to: until its Q3 the relay if RELAY was set, else the thread of that step; then the
-//!   thread whose STATE is PROMOTED. Only the role takes threads out of the line.
+//!   thread whose STATE is PROMOTED, unless P1 ends the role. Only the role takes threads out of the line.
 //! - I4. Only the standby sets HANDOFF. RELAY is set only beside it, by an awake thread that remembers it.
 //! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). If a free word has KICK,
 //!   R2 is about to wake one, or has; or it was, in the process that forked this one.

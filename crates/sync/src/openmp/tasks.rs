@@ -50,7 +50,8 @@
 //!
 //! The last O2 rings the primary thread only if all helpers are back. Else the one that is missing rings when
 //! it arrives, and the look before that ring did not see it: so whom it wakes sees O2. After the last O2 the
-//! region may be over. Members stay. Who completes a task from outside holds the team until it has rung.
+//! region may be over. Members stay. Who completes a task from outside holds the team before it counts
+//! anything down, until it has rung.
 //!
 //! *Grain.* A stolen task and its counters travel by some four cache lines. If it takes less than they do,
 //! the thief delays the maker by more than it takes over. So the first that a run steals is timed, and then

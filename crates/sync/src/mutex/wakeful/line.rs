@@ -13,8 +13,8 @@
 //! its way. Each link is filled in once, so that a walk costs a step a sleeper in all.
 //!
 //! STATE of a thread's block: `IDLE -> ASLEEP or AWAKE -> PROMOTED or PASSED -> IDLE`, and `AWAKE ->
-//! ASLEEP`. Only the role (I3) writes PROMOTED and PASSED. ASLEEP and AWAKE have KEPT beside them if the
-//! thread has been passed since it came.
+//! ASLEEP`. Only the role (I3) writes PROMOTED and PASSED, or the thread that ends it (P1). ASLEEP and AWAKE
+//! have KEPT beside them if the thread has been passed since it came.
 //!
 //! - Q1. A waiter takes the role, if it is free, or pushes itself (OLDER = the old NEWEST), in one
 //!   compare-and-swap.
@@ -27,7 +27,7 @@
 //! - P1. In W8 the standby passes the oldest while that is preempted: it sets PASSED, and the thread goes to
 //!   Q1 again when it runs. A standby that finds the lock free at once has not looked at the oldest yet, so
 //!   it does before Q3: a preempted thread with the role would keep the line waiting. The last one goes only
-//!   then, and with it the role: one compare-and-swap clears STANDBY and NEWEST.
+//!   then, and with it the role: one compare-and-swap clears STANDBY, NEWEST and the generation.
 //! - P2. Elsewhere, when its look of W3 finds the lock free throughout, the standby passes as many threads
 //!   as there are processors. Never the last one, and none with KEPT. They are arrivals again, behind all
 //!   others.
@@ -211,7 +211,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// Q3 of W8, by the holder: promotes the oldest that is not preempted. If all are, the role ends, and
-    /// the next to come finds it free (Q1).
+    /// the next to come finds it free (Q1). Where a thread joins at that moment, or the oldest of several is
+    /// preempted after the look, it is promoted all the same.
     pub(super) fn promote_running(&self, next: ThreadId) {
         let oldest = self.pass(next);
         // HINT: wrong either way, the last one loses its place, or the line waits for a slice.

@@ -19,8 +19,8 @@
 //!   preempted, and passes it then (P1). Not between: a relay may look for the thread that the demand named
 //!   (W6 in [`super::line`]).
 //! - N1, in `-np`. The standby asks not to be preempted, and asks so for whom it will promote. If that one is
-//!   preempted before it has the wish, it is passed (P1). If the kernel warns the standby that a preemption
-//!   was put off, it gives up (G2), yields, and goes to Q1.
+//!   preempted before it has the wish, it is passed as by P1. If the kernel warns the standby that a
+//!   preemption was put off, it gives up (G2), yields, and goes to Q1.
 
 use platform::{Atomic, Ordering::*, Platform, RunState};
 
