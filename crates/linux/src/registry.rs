@@ -8,8 +8,8 @@
 //! **State.** A *space* is one range of addresses: what is Local, with a private line for each thread, the
 //! arena with its thread blocks, a perf ring for each block (under a small RLIMIT_AS for the first ones only).
 //! It is built in private and published by one compare-and-swap of `SPACE`; whoever loses unmaps his own.
-//! There is no state "being built" that a signal handler could find. A second thread finds one, and waits, only
-//! where a scheduler is asked for its arena (`observe`), and so does a fork.
+//! There is no state "being built" that a signal handler could find. A second thread finds one, and waits,
+//! only where a scheduler is asked for its arena (`observe`), and so does a fork.
 //!
 //! **Fork.** Local is `MADV_WIPEONFORK`: in a child, however it was made, it reads as zeros, so that `view` is unset and
 //! [`live`] says no. The child then builds *another* space. It cannot use the old addresses: the perf rings

@@ -202,7 +202,7 @@ impl Stops {
     }
 
     /// Since when it was stopped, if nobody has seen that: the kernel says that it was continued, and nobody
-    /// looked for long. Nothing was done from `idle_ns` to `now_ns`, and at the last look before it was alive.
+    /// looked for long. Nothing was done from `idle_ns` to `now_ns`. At the last look before it was alive.
     fn unseen_since_ns(&self, idle_ns: u64, now_ns: u64) -> Option<u64> {
         let (since_ns, until_ns) = self.continued?;
         let from_ns = idle_ns.max(since_ns);

@@ -30,8 +30,8 @@ pub(super) fn join() -> bool {
 }
 
 /// The same, for a thread that registers before the program has called [`load`]: at a lock that registers its
-/// thread at once, before there are others. Once; a forked child has what its parent found out. Only a program
-/// that was started with an observer asks, and may have to wait.
+/// thread at once, before there are others. Once; a forked child has what its parent found out. Only a
+/// program that was started with an observer asks, and may have to wait.
 #[inline]
 pub(super) fn join_first() {
     static JOINED: Once = Once::new();
