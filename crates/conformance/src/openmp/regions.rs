@@ -101,6 +101,8 @@ impl<M: Machine + Wide, const MISTAKE: u32> Region<M, MISTAKE> {
             self.holders.add();
         }
         self.group.tasks.one_done(self, true);
+        // It has rung.
+        self.stays();
         if MISTAKE != HOLDS_NO_TEAM {
             self.let_go();
         }
