@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::format::percent;
+use crate::format::{ns, percent};
 use crate::profile::summary::{Summary, plural};
 
 /// A bound of what a change can gain, as far as the record supports one.
@@ -120,14 +120,24 @@ impl Gain {
 }
 
 /// What shorter sections, or work divided evenly, gain at most: the processor time stays, and needs
-/// processors.
+/// processors, and while nobody waits nothing is gained.
 pub(super) fn room(summary: &Summary) -> String {
     let all = summary.room(summary.processors_allowed.max(summary.processors));
     let busy = summary.run_ns as f64 / summary.elapsed_ns.max(1) as f64;
     if all < busy * LEAST_GAIN || busy <= 0.0 || summary.is_unmeasured() {
         return String::new();
     }
-    let gain = times((all / busy).min(MOST_GAIN));
+    let rest_ns = summary.elapsed_ns.saturating_sub(summary.waited_ns);
+    let by_waits = summary.elapsed_ns as f64 / rest_ns.max(1) as f64;
+    let gain = by_waits.min(all / busy);
+    if !(LEAST_GAIN..MOST_GAIN).contains(&gain) {
+        return String::new();
+    }
+    let gain = times(gain);
+    if by_waits < all / busy {
+        let [waited, elapsed] = [summary.waited_ns, summary.elapsed_ns].map(ns);
+        return format!(" At most {gain} is to be gained: threads waited for {waited} of {elapsed}.");
+    }
     let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
     format!(" At most {gain} is to be gained: the program kept {busy:.2} of {all} processors busy.")
 }

@@ -122,7 +122,7 @@ fn no_lock_gives_a_processor_back() {
 #[test]
 fn shorter_sections_gain_what_the_processors_allow() {
     let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
-    let summary = Summary { processors: 2, processors_allowed: 2, ..summary() };
+    let summary = Summary { processors: 2, processors_allowed: 2, waited_ns: 600, ..summary() };
     let advice = of(&summary, std::slice::from_ref(&long), "prog").advice;
     let words = "At most 2.0 x is to be gained: the program kept 1.00 of 2 processors busy.";
     assert!(advice.ends_with(words), "{advice}");
@@ -133,6 +133,13 @@ fn shorter_sections_gain_what_the_processors_allow() {
     let words =
         "At most 2.0 x is to be gained: the program kept 0.70 of 1.40 processors busy. Stop the other";
     assert!(advice.contains(words), "{advice}");
+    // It slept for most of the time, and its threads waited for a part of it.
+    let asleep = Summary { run_ns: 100, waited_ns: 500, ..summary.clone() };
+    let advice = of(&asleep, std::slice::from_ref(&long), "prog").advice;
+    assert!(
+        advice.ends_with("At most 2.0 x is to be gained: threads waited for 500ns of 1.00us."),
+        "{advice}"
+    );
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
     assert!(
