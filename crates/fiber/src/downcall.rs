@@ -41,8 +41,10 @@ struct Needs {
     last: Option<(u64, u64)>,
     /// When processors were offered, if they are, and how many are left.
     offered: Option<(u64, u32)>,
-    /// How many there were before the last offer, until they are back; else 0.
+    /// How many there were before the first offer, until they are back; else 0.
     had: u32,
+    /// When it wanted them back last.
+    wanted: u64,
     /// No offer before.
     not_before: u64,
     /// How long an offer has to last to be worth it.
@@ -58,8 +60,8 @@ pub fn look(now: u64, waits: bool) -> Option<u64> {
     if server::is_unheard() {
         server::repeat();
     }
-    // Another runtime looks, and it is the same process.
-    let Ok(mut needs) = NEEDS.try_lock() else { return Some(now + SECOND_NS) };
+    // Another sentinel looks now. What it finds may be no reason to look in a second only.
+    let Ok(mut needs) = NEEDS.try_lock() else { return Some(now + WATCH_NS) };
     // Teams make offers too. Then those are the program's.
     if needs.offered.is_none() && server::offered() != 0 {
         return Some(now + SECOND_NS);
@@ -70,7 +72,7 @@ pub fn look(now: u64, waits: bool) -> Option<u64> {
         Some(Word::WantBack) => server::offer(0),
         None => {}
     }
-    Some(now + needs.pause(processors))
+    Some(now + needs.pause(now, processors))
 }
 
 /// The processor time of this process.
@@ -82,7 +84,8 @@ fn used_ns() -> u64 {
 }
 
 impl Needs {
-    const NEW: Self = Self { last: None, offered: None, had: 0, not_before: 0, patience_ns: SECOND_NS };
+    const NEW: Self =
+        Self { last: None, offered: None, had: 0, wanted: 0, not_before: 0, patience_ns: SECOND_NS };
 
     fn look(&mut self, now: u64, used: u64, processors: u32, waits: bool) -> Option<Word> {
         let least = if self.offered.is_some() { WATCH_NS / 2 } else { SECOND_NS / 2 };
@@ -102,7 +105,7 @@ impl Needs {
             if !waits && needed < u64::from(processors.min(left)) * WHOLE {
                 return None;
             }
-            self.offered = None;
+            (self.offered, self.wanted) = (None, now);
             let early = now.saturating_sub(since) < self.patience_ns;
             self.patience_ns = if early { (2 * self.patience_ns).min(LONGEST_NS) } else { SECOND_NS };
             self.not_before = now + self.patience_ns;
@@ -113,14 +116,17 @@ impl Needs {
             return None;
         }
         self.offered = Some((now, processors - spare));
-        self.had = processors;
+        // Some that were offered before may still be lent.
+        self.had = self.had.max(processors);
         Some(Word::Spare(spare))
     }
 
     /// How long until the next look. What it wants back comes when the other program leaves it, and nobody
-    /// tells: a look finds it.
-    fn pause(&mut self, processors: u32) -> u64 {
-        if self.offered.is_none() && processors >= self.had {
+    /// tells: a look finds it. All may seem to be there while the server gives one away, until it has heard.
+    /// What does not come for long has perhaps been taken for good.
+    fn pause(&mut self, now: u64, processors: u32) -> u64 {
+        let is_back = processors >= self.had && now >= self.wanted + SECOND_NS;
+        if self.offered.is_none() && (is_back || now >= self.wanted + LONGEST_NS) {
             self.had = 0;
         }
         if self.had > 0 { WATCH_NS } else { SECOND_NS }
@@ -151,7 +157,7 @@ mod tests {
             let mut said = Vec::new();
             let end = self.now + ns;
             while self.now < end {
-                let step = self.needs.pause(self.processors);
+                let step = self.needs.pause(self.now, self.processors);
                 self.now += step;
                 self.used += step * hundredths.min(u64::from(self.processors) * 100) / 100;
                 let word = self.needs.look(self.now, self.used, self.processors, false);
@@ -205,9 +211,44 @@ mod tests {
         let mut program = Program::new();
         assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
         assert_eq!(program.needs.look(program.now + 1, program.used, 1, true), Some(Word::WantBack));
+        let later = program.now + 2 * SECOND_NS;
         assert_eq!(
-            [1, 3, 4, 4].map(|has| program.needs.pause(has)),
+            [1, 3, 4, 4].map(|has| program.needs.pause(later, has)),
             [WATCH_NS, WATCH_NS, SECOND_NS, SECOND_NS]
+        );
+    }
+
+    /// The server gave one away before it heard that all are wanted.
+    #[test]
+    fn for_a_second_all_may_only_seem_to_be_back() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
+        let wanted = program.now + 1;
+        assert_eq!(program.needs.look(wanted, program.used, 4, true), Some(Word::WantBack));
+        assert_eq!([4, 3, 3].map(|has| program.needs.pause(wanted + SECOND_NS / 2, has)), [WATCH_NS; 3]);
+        assert_eq!(program.needs.pause(wanted + 2 * SECOND_NS, 3), WATCH_NS);
+        assert_eq!(program.needs.pause(wanted + 2 * SECOND_NS, 4), SECOND_NS);
+    }
+
+    /// Offered again while the other program has one of before.
+    #[test]
+    fn what_is_lent_is_not_forgotten_by_another_offer() {
+        let mut program = Program::new();
+        assert_eq!(program.runs(2 * SECOND_NS, 0), [Word::Spare(3)]);
+        let mut now = program.now + 2 * SECOND_NS;
+        assert_eq!(program.needs.look(now, program.used, 3, true), Some(Word::WantBack));
+        now += 2 * SECOND_NS;
+        assert_eq!(program.needs.look(now, program.used, 3, false), Some(Word::Spare(2)));
+        now += 2 * SECOND_NS;
+        assert_eq!(program.needs.look(now, program.used, 3, true), Some(Word::WantBack));
+        now += 2 * SECOND_NS;
+        assert_eq!(program.needs.pause(now, 3), WATCH_NS);
+        assert_eq!(program.needs.pause(now, 4), SECOND_NS);
+        // It is taken for good.
+        program.needs.had = 4;
+        assert_eq!(
+            [LONGEST_NS / 2, LONGEST_NS].map(|more| program.needs.pause(now + more, 3)),
+            [WATCH_NS, SECOND_NS]
         );
     }
 
