@@ -6,9 +6,9 @@
 //! time of the whole process, so threads that are no fibers count too.
 //!
 //! In a second the process needs what it has used and a quarter of a processor more. It offers the rest. From
-//! then on the sentinel looks more often, until all are back. As soon as what is left is used up, or a
-//! fiber waits for a seat, it wants all of them back. A program that wants them back early waits longer
-//! before it offers them again.
+//! then on the sentinel looks more often, until all are back, or a minute after it wanted them. As soon as
+//! what is left is used up, or a fiber waits for a seat, it wants all of them back. A program that wants them
+//! back early waits longer before it offers them again.
 //!
 //! HINT: everything here. A processor stays idle for a while, or goes to others and comes back late.
 

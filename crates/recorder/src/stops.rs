@@ -139,7 +139,7 @@ impl Stops {
         time_ns.saturating_sub(self.sum_ns)
     }
 
-    /// Who has a processor from then on?
+    /// Takes who has a processor from then on.
     fn record(&mut self, time_ns: u64, record: &Record) {
         let one = (record.process, record.thread);
         match record.what {

@@ -60,7 +60,7 @@ impl<M: Machine + Wide, const MISTAKE: u32> Region<M, MISTAKE> {
             self.group.tasks.one_done(self, true);
         };
         self.group.tasks.run_all(self, own as usize, run, stop);
-        // Who has taken the last one may not have counted it yet.
+        // The last one may be taken and not counted yet.
         M::pause();
     }
 
