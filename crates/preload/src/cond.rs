@@ -83,7 +83,6 @@ impl Cond {
     /// Has the only waiter woken when the caller releases the waiter's mutex, which it holds; else false. See mutex.rs, *Owed*.
     fn deliver_at_release(&self) -> bool {
         self.algorithm.has_lone_sleeper()
-            && Wakeful::<Linux>::may_owe()
             && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || {
                 self.algorithm.take_lone_sleeper().into()
             })
@@ -92,7 +91,6 @@ impl Cond {
     /// Has all waiters woken when the caller releases their mutex, which it holds; else false.
     fn deliver_all_at_release(&self, first: u32) -> bool {
         self.algorithm.has_sleepers()
-            && Wakeful::<Linux>::may_owe()
             && mutex::owe(self.mutex.load(Relaxed), self.algorithm.word(), || self.algorithm.take_all(first))
     }
 

@@ -401,13 +401,6 @@ impl<P: Platform> Wakeful<P> {
         }
     }
 
-    /// HINT: may a wake-up be delivered later (S5, S6)? Not while other programs take a part of few
-    /// processors, on which not each thread of ours has room: there who is woken too early, and again, gets
-    /// more of them (`docs/design/condvar.md`).
-    pub fn may_owe() -> bool {
-        P::roomy() || P::hands_off() || !P::is_beside_others(P::now_ns())
-    }
-
     /// Is there nothing but one sleeper to whom nothing was given?
     #[inline]
     pub fn has_lone_sleeper(&self) -> bool {
