@@ -89,7 +89,7 @@ pub fn run(program: &Path, plan: Plan, mut each: impl FnMut(Grants)) -> Result<(
     let pause = || std::thread::sleep(plan.pause);
     for from in ALL {
         let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("constant bounds");
-        let (mut one, mut other) = (start()?, start()?);
+        let (mut one, mut other, mut taken) = (start()?, start()?, Vec::new());
         if from != From::New {
             one.say("ask")?;
             one.hear()?;
@@ -109,8 +109,8 @@ pub fn run(program: &Path, plan: Plan, mut each: impl FnMut(Grants)) -> Result<(
                     [one.hear()?, one.hear()?]
                 }
                 From::Released | From::Killed => {
-                    other.say("wait")?;
-                    other.hear()?;
+                    // Whoever gets a free one at once keeps it: else the next one would not wait for ours.
+                    taken.extend(until_one_waits(&mut other, start, Asker::waits)?);
                     pause();
                     let mut begin = now();
                     if from == From::Killed {
@@ -144,6 +144,19 @@ pub fn run(program: &Path, plan: Plan, mut each: impl FnMut(Grants)) -> Result<(
     Ok(())
 }
 
+/// Puts others in its place until one has to wait: those that did not.
+fn until_one_waits<T, E, F: std::convert::From<E>>(
+    one: &mut T,
+    start: impl Fn() -> Result<T, E>,
+    mut waits: impl FnMut(&mut T) -> Result<bool, F>,
+) -> Result<Vec<T>, F> {
+    let mut others = Vec::new();
+    while !waits(one)? {
+        others.push(std::mem::replace(one, start()?));
+    }
+    Ok(others)
+}
+
 fn now() -> u64 {
     // SAFETY: zeros are a valid time, which the call overwrites.
     let time = unsafe {
@@ -173,7 +186,17 @@ impl Asker {
         writeln!(self.child.stdin.as_mut().expect("it is piped"), "{what}")
     }
 
-    /// A time, or 0.
+    /// Asks for a processor: has it to wait for one?
+    fn waits(&mut self) -> Result<bool, GrantError> {
+        self.say("wait")?;
+        let waits = self.hear()? == 0;
+        if !waits {
+            self.hear()?;
+        }
+        Ok(waits)
+    }
+
+    /// A time, or a number.
     fn hear(&mut self) -> Result<u64, GrantError> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
@@ -189,7 +212,7 @@ impl Drop for Asker {
 }
 
 /// Asks and says when, as it is told by standard input, until that ends: `ask` answers with the times
-/// before and after, `wait` with 0 as soon as it waits and with the time when it has got a processor,
+/// before and after, `wait` with how many it has at once, and with the time when it has got a processor,
 /// `leave` with the time before. What is no number is a reason.
 ///
 /// # Errors
@@ -218,7 +241,7 @@ fn obey(connection: &mut Connection, line: &str) -> Result<Vec<u64>, Error> {
     }
     let (mut state, _) = connection.ask(Request::Join(Demand::new(0, 1, 1, 1)))?;
     if line == "wait" {
-        let _ = writeln!(io::stdout(), "0");
+        let _ = writeln!(io::stdout(), "{}", state.holds);
     }
     state = connection.granted(state, GRANT)?;
     loop {
@@ -230,4 +253,22 @@ fn obey(connection: &mut Connection, line: &str) -> Result<Vec<u64>, Error> {
     }
     let end = now();
     Ok(if line == "wait" { vec![end] } else { vec![begin, end] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three processors are free: only the fourth one measures how long a grant takes.
+    #[test]
+    fn who_does_not_wait_takes_a_free_processor_away() {
+        let mut free = 3;
+        let mut waits = |_: &mut u32| {
+            free -= 1;
+            Ok::<_, GrantError>(free < 0)
+        };
+        let mut one = 0;
+        let taken = until_one_waits(&mut one, || Ok::<_, io::Error>(7), &mut waits).unwrap();
+        assert_eq!((taken, one), (vec![0, 7, 7], 7));
+    }
 }
