@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `watch` and `profile` have in common: they run a program, pass signals and its status on, and report.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, c_void};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -12,10 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use anyhow::{Result, anyhow};
 use launch::program;
-use recorder::{OpenError, StartError};
+use launch::streams;
+use recorder::account::Account;
+use recorder::{Halt, OpenError, StartError, fast};
 use serde::Serialize;
 
-use crate::format::{Format, Record, grouped, ns, plain};
+use crate::format::{Format, Record, grouped, ns, percent, plain};
 
 /// Where the report goes, and how it looks.
 #[derive(clap::Args)]
@@ -44,6 +47,12 @@ impl Output {
     pub fn open(&self) -> Result<Sink> {
         match &self.output {
             Some(path) => Sink::file(path),
+            None if streams::was_closed(libc::STDERR_FILENO) => {
+                // Nobody would read the report. Whoever has no standard error may read this.
+                let error = closed("standard error");
+                let _ = writeln!(io::stdout(), "wakeful: {error}");
+                Err(error)
+            }
             None => Ok(Sink::stream(Box::new(io::stderr()), "standard error")),
         }
     }
@@ -74,6 +83,9 @@ impl Sink {
     /// A file, or standard output for "-".
     pub fn file(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
+            if streams::was_closed(libc::STDOUT_FILENO) {
+                return Err(closed("standard output"));
+            }
             return Ok(Self::stream(Box::new(io::stdout()), "standard output"));
         }
         let is_new = !path.exists();
@@ -154,6 +166,11 @@ impl Sink {
         let advice = again(&error, self.path.is_some());
         let _ = writeln!(io::stderr(), "wakeful: cannot write to {name}: {error}{gone};\n{advice}");
     }
+}
+
+/// We were started without it, and Rust's runtime has put /dev/null there.
+fn closed(stream: &str) -> anyhow::Error {
+    anyhow!("{stream} is closed, where the report would go;\nopen it, or name a file by -o")
 }
 
 /// What to do if a report could not be written.
@@ -238,18 +255,124 @@ pub fn signal(status: i32) -> Option<String> {
     Some(signal.trim_end_matches(" (core dumped)").into())
 }
 
-/// That the program was stopped, if it was.
-pub fn stopped(stops: u64, stopped_ns: u64) -> Option<String> {
-    let times = match stops {
-        0 => return None,
-        1 => String::new(),
-        many => format!(", {} times", grouped(many)),
+/// A process that was stopped while others went on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Halted {
+    pub process: u32,
+    pub name: String,
+    pub length_ns: u64,
+}
+
+/// With their names.
+pub fn halted(halts: &[Halt], programs: &fast::HashMap<u32, String>) -> Vec<Halted> {
+    let name = |process| programs.get(&process).cloned().unwrap_or_default();
+    let one = |Halt { process, length_ns }: &Halt| {
+        let (process, length_ns) = (*process, *length_ns);
+        Halted { process, name: name(process), length_ns }
     };
-    let long = ns(stopped_ns);
-    Some(format!(
-        "It was stopped from outside for {long}{times} (SIGSTOP, Ctrl-Z, a debugger, a frozen control \
-         group); not counted."
-    ))
+    halts.iter().map(one).collect()
+}
+
+/// That the program was stopped, or some of its processes, if that was so.
+pub fn stopped(stops: u64, stopped_ns: u64, halted: &[Halted]) -> Option<String> {
+    let times = match stops {
+        0 | 1 => String::new(),
+        many => format!(", at least {} times", grouped(many)),
+    };
+    let whole = (stops > 0).then(|| {
+        let long = ns(stopped_ns);
+        format!(
+            "It was stopped from outside for {long}{times} (SIGSTOP, Ctrl-Z, a debugger, a frozen control \
+             group); not counted."
+        )
+    });
+    let part = halted.first().map(|one| {
+        let others = match halted.len() - 1 {
+            0 => String::new(),
+            1 => ", and another one for less".into(),
+            many => format!(", and {} others for less", grouped(many as u64)),
+        };
+        format!(
+            "Its process `{}` ({}) was stopped for {} while others went on{others}; that counts as \
+             blocked.",
+            one.name,
+            one.process,
+            ns(one.length_ns)
+        )
+    });
+    let all: Vec<String> = whole.into_iter().chain(part).collect();
+    (!all.is_empty()).then(|| plain(&all.join(" ")))
+}
+
+/// What goes on when the program has ended, so that this is not in the report.
+pub fn left(processes: u32, elapsed_ns: u64, what: &str) -> String {
+    let after = ns(elapsed_ns);
+    match processes {
+        0 => String::new(),
+        1 => format!(
+            " A process that it started still runs: its {what} after {after} are not in this report. Start \
+             it in the foreground to have them."
+        ),
+        many => format!(
+            " {many} processes that it started still run: their {what} after {after} are not in this report. \
+             Start them in the foreground to have them."
+        ),
+    }
+}
+
+/// BOUND: from this part of the processor time on, a program that another one starts is named.
+const LONGEST: f64 = 0.5;
+/// Bytes of a name that the kernel keeps.
+const NAME: usize = 15;
+
+/// What ran.
+pub struct Called {
+    /// What the program is called.
+    pub program: String,
+    /// The command that became it, if that has another name, as env(1).
+    pub started_by: Option<String>,
+    /// The program that ran longest, if that is a third one, with its part of the processor time.
+    pub ran_longest: Option<(String, f64)>,
+}
+
+/// By the command, the program's process, what each process became, and what each of them ran.
+pub fn called(
+    command: String,
+    process: u32,
+    programs: &fast::HashMap<u32, String>,
+    account: &Account,
+) -> Called {
+    let kept = |name: &str| name.bytes().take(NAME).collect::<Vec<u8>>();
+    let file = command.rsplit('/').next().unwrap_or_default();
+    // A script has its interpreter's image, and its own name.
+    let became = programs.get(&process).filter(|name| kept(file) != name.as_bytes());
+    let own = became.map_or(file, String::as_str);
+    let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
+    for (process, ran_ns) in &account.ran_ns {
+        if let Some(name) = programs.get(process) {
+            *ran.entry(name).or_default() += ran_ns;
+        }
+    }
+    let all_ns = account.run_ns().max(1);
+    let longest = ran.into_iter().max_by_key(|(_, ran_ns)| *ran_ns);
+    let longest = longest.filter(|(name, _)| kept(own) != name.as_bytes());
+    let longest = longest.map(|(name, ran_ns)| (name.to_owned(), ran_ns as f64 / all_ns as f64));
+    let ran_longest = longest.filter(|(_, part)| *part >= LONGEST);
+    match became.cloned() {
+        Some(program) => Called { program, started_by: Some(command), ran_longest },
+        None => Called { program: command, started_by: None, ran_longest },
+    }
+}
+
+impl Called {
+    /// Behind its name, and behind what it took.
+    pub fn words(started_by: Option<&String>, ran_longest: Option<&(String, f64)>) -> (String, String) {
+        let by = started_by.map_or(String::new(), |name| format!(", started by `{name}`,"));
+        let longest = ran_longest.map_or(String::new(), |(name, part)| {
+            format!(". `{name}` had {} of its processor time", percent(*part))
+        });
+        (by, longest)
+    }
 }
 
 /// What is said of a program that takes other rights, and what to do with this verb.

@@ -54,6 +54,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The program is stopped from outside.
+#[derive(Serialize)]
+struct Stopped {}
+
 /// Threads that found no room.
 #[derive(Serialize)]
 struct Unlisted {
@@ -86,6 +90,9 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
         }
         if let Some(unseen) = &look.unseen {
             format::json("unseen", unseen)?;
+        }
+        if look.is_stopped {
+            format::json("stopped", &Stopped {})?;
         }
         return Ok(ExitCode::SUCCESS);
     }

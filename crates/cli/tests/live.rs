@@ -65,6 +65,16 @@ fn who_waits_now_for_whom_and_since_when() {
             locks.into_iter().find(|one| one["holder"]["does"] == "is blocked")
         });
     }
+    // SAFETY: the program, which our child has started and not waited for.
+    let signal = |number| unsafe { libc::kill(process as libc::pid_t, number) };
+    signal(libc::SIGSTOP);
+    until(&mut profiler, || {
+        let (looked, ..) = top(process);
+        let is_stopped = |one: &Value| one["holder"]["does"] == "is stopped";
+        let all = looked.iter().any(|one| one["record"] == "stopped");
+        (all && looked.iter().all(|one| one["holder"].is_null() || is_stopped(one))).then_some(())
+    });
+    signal(libc::SIGCONT);
     let output = wakeful().args(["top", &process.to_string()]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("sleeper") || text.contains("Nobody waits."), "{text}");

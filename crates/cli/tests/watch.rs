@@ -374,6 +374,51 @@ fn the_report_does_not_mix_with_the_programs_output() {
     assert!(talk.lines().all(|line| line.chars().count() < 80), "{talk}");
 }
 
+/// What ran is named, and not the shell; and what goes on is told.
+#[test]
+fn what_a_shell_becomes_and_leaves_is_told() {
+    if !may_watch() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let script = "sleep 2 >/dev/null 2>&1 & exec env sleep 0.1";
+    assert!(watch(&report, Path::new("sh"), "-c").arg(script).status().unwrap().success());
+    let records = records(&report);
+    let all = records.iter().find(|one| one["record"] == "watch").unwrap();
+    assert_eq!([&all["program"], &all["started_by"]], ["sleep", "sh"], "{records:#?}");
+    let verdict = records.iter().find(|one| one["record"] == "verdict").unwrap();
+    let words = verdict["words"].as_str().unwrap();
+    assert!(all["processes_left"] == 1 && words.contains("still runs: its blocks after"), "{words}");
+}
+
+/// A report that nobody would get is refused before the program runs.
+#[test]
+fn a_closed_stream_gets_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let wakeful = env!("CARGO_BIN_EXE_wakeful");
+    for (verb, says) in [("watch -o -", "output"), ("profile -o -", "output"), ("watch", "error")] {
+        let close = if says == "output" { ">&-" } else { "2>&-" };
+        let script = format!("{wakeful} {verb} touch {}/ran {close}", folder.path().display());
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let words = format!("standard {says} is closed");
+        assert!(String::from_utf8(said).unwrap().contains(&words), "{script}");
+        assert_eq!((output.status.code(), folder.path().join("ran").exists()), (Some(125), false));
+    }
+}
+
+/// Whoever starts us may ignore the signal of a child's end.
+#[test]
+fn the_end_is_seen_with_its_signal_ignored() {
+    if !may_watch() {
+        return;
+    }
+    let script = format!("trap '' CHLD; exec {} watch sh -c 'exit 7'", env!("CARGO_BIN_EXE_wakeful"));
+    let status = Command::new("timeout").args(["60", "bash", "-c", &script]).stderr(Stdio::null()).status();
+    assert_eq!(status.unwrap().code(), Some(7));
+}
+
 /// By SIGSTOP, and by a frozen control group, where somebody may freeze one.
 #[test]
 fn a_stop_is_no_block() {

@@ -221,6 +221,12 @@ impl Account {
         self.living.keys().copied()
     }
 
+    /// Of those, the processes that are there.
+    pub fn left(&self) -> u32 {
+        // SAFETY: no signal is sent: only asks whether the process is there.
+        self.living().filter(|process| unsafe { libc::kill(*process as libc::pid_t, 0) == 0 }).count() as u32
+    }
+
     /// Has the process a thread that has not ended?
     pub fn is_alive(&self, process: u32) -> bool {
         self.living.contains_key(&process)

@@ -1,19 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Is a process in a control group that somebody has frozen? Its state does not say so.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 
 /// Where control groups are mounted: those of version two alone, or next to those of version one.
 const UNIFIED: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
-/// Is it, now? A container that hides its groups says no.
-pub(crate) fn is_frozen(process: u32) -> bool {
-    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-    let has = |(file, word): (String, &str)| {
-        fs::read_to_string(file).is_ok_and(|text| text.lines().any(|line| line == word))
-    };
-    groups.lines().flat_map(files).any(has)
+/// BOUND: from one look for a process's groups to the next. Their files stay open meanwhile.
+const FIND_NS: u64 = 50_000_000;
+
+/// The groups of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// What says so, and the line that does.
+    files: Vec<(File, &'static str)>,
+    found_ns: Option<u64>,
+}
+
+impl Groups {
+    /// Is one of them frozen, now? A container that hides its groups says no.
+    pub fn are_frozen(&mut self, process: u32, now_ns: u64) -> bool {
+        if self.found_ns.is_none_or(|found_ns| found_ns + FIND_NS <= now_ns) {
+            let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+            let open = |(path, word): (String, _)| Some((File::open(path).ok()?, word));
+            self.files = groups.lines().flat_map(files).filter_map(open).collect();
+            self.found_ns = Some(now_ns);
+        }
+        self.files.iter().any(|(file, word)| says(file, word))
+    }
+}
+
+fn says(file: &File, word: &str) -> bool {
+    let mut text = [0; 256];
+    let length = file.read_at(&mut text, 0).unwrap_or(0);
+    text[..length].split(|byte| *byte == b'\n').any(|line| line == word.as_bytes())
 }
 
 /// The files that may say so, of a line of `/proc/PID/cgroup`, and the line that does.
@@ -41,6 +63,10 @@ mod tests {
         assert_eq!(files("0::/a/b"), events.map(|path| state(path, "frozen 1")));
         assert_eq!(files("8:freezer:/"), [state("/sys/fs/cgroup/freezer/freezer.state", "FROZEN")]);
         assert!(["", "0", "7:cpu,cpuacct:/a"].into_iter().all(|line| files(line).is_empty()));
-        assert!(!is_frozen(std::process::id()));
+        let path = "/proc/self/comm";
+        let (text, file) = (fs::read_to_string(path).unwrap(), File::open(path).unwrap());
+        // The file stays open, and is read again.
+        assert!(says(&file, text.trim_end()) && says(&file, text.trim_end()) && !says(&file, "FROZEN"));
+        assert!(!Groups::default().are_frozen(std::process::id(), 0));
     }
 }

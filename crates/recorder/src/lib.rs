@@ -21,9 +21,12 @@
 //! that is not quite unmodified says of its own waits. Nothing here prints.
 
 pub mod account;
+mod away;
+mod became;
 pub mod calls;
 pub mod fast;
 mod frozen;
+mod halted;
 mod image;
 pub mod look;
 mod made;
@@ -38,6 +41,7 @@ mod stops;
 pub mod symbols;
 mod unwind;
 
+pub use halted::Halt;
 pub use program::{Program, StartError};
 pub use recording::{Blocks, Options, Outcome, Recording, Site};
 pub use rings::OpenError;

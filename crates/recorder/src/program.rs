@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -70,11 +71,12 @@ impl Program {
         self.process as u32
     }
 
-    /// Lets it become the program.
+    /// Lets it become the program. From then on a stop of it, or its going on, ends our sleep at once.
     ///
     /// # Errors
     /// [`StartError::Exec`].
     pub fn start(&mut self) -> Result<(), StartError> {
+        hear_of_it();
         if let Some(mut go) = self.go.take() {
             go.write_all(&[1]).map_err(StartError::Process)?;
         }
@@ -131,6 +133,34 @@ impl Drop for Program {
             let mut status = 0;
             // SAFETY: our child, which ends as its pipe has closed.
             unsafe { libc::waitpid(self.process, &mut status, 0) };
+        }
+    }
+}
+
+/// Somebody has let this process itself go on.
+static WENT_ON: AtomicBool = AtomicBool::new(false);
+
+/// Has somebody, since the last question?
+pub(crate) fn went_on() -> bool {
+    WENT_ON.swap(false, Relaxed)
+}
+
+extern "C" fn heard(number: libc::c_int) {
+    if number == libc::SIGCONT {
+        WENT_ON.store(true, Relaxed);
+    }
+}
+
+/// A signal that is handled ends a sleep. And who was started with SIGCHLD ignored would not learn the end.
+fn hear_of_it() {
+    let heard: extern "C" fn(libc::c_int) = heard;
+    // SAFETY: the handler stores a word; a structure of zeros is valid, and lives across the calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = heard as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        for number in [libc::SIGCHLD, libc::SIGCONT] {
+            libc::sigaction(number, &action, std::ptr::null_mut());
         }
     }
 }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use crate::account::{Account, Block, Lengths, State, Sum, Thread, Times};
+use crate::became::Became;
 use crate::look::{self, Look};
 use crate::maps::Maps;
 use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::stops::Stops;
 use crate::unwind::{Stack, Unwinder};
-use crate::{OpenError, Program, now_ns};
+use crate::{Halt, OpenError, Program, fast, now_ns};
 
 /// BOUND: looks in one turn at threads that have been blocked for a turn. A thousand of them take 16 turns.
 const MOST_OLD: usize = 64;
@@ -64,6 +65,15 @@ pub struct Outcome {
     pub elapsed_ns: u64,
     /// How often it was stopped from outside, and for how long in all: that counts nowhere.
     pub stopped: (u64, u64),
+    /// Processes that were stopped while others went on.
+    pub halted: Vec<Halt>,
+    /// By process: what it became by its last exec(2). The program's own process; and processes that have not
+    /// ended.
+    pub programs: fast::HashMap<u32, String>,
+    /// See `programs`.
+    pub process: u32,
+    /// See `programs`.
+    pub processes_left: u32,
     /// When it began.
     pub began: SystemTime,
     /// The program's status, as wait(2) has it.
@@ -92,6 +102,7 @@ pub struct Recording {
     began: SystemTime,
     account: Account,
     stops: Stops,
+    became: Became,
     maps: Maps,
     unwinder: Unwinder,
     batch: Vec<Record>,
@@ -123,6 +134,7 @@ impl Recording {
             began,
             account: Account::default(),
             stops: Stops::new(true),
+            became: Became::default(),
             maps: Maps::default(),
             unwinder: Unwinder::new(began),
             batch: Vec::new(),
@@ -154,6 +166,7 @@ impl Recording {
             // Before the records are taken: those of a program that has ended are all there.
             let ended = self.program.ended();
             self.stops.look(&mut self.program, self.account.living(), (lived_ns, looked_ns));
+            self.stops.look_at_each(self.account.living(), looked_ns);
             self.take(if ended.is_some() { u64::MAX } else { now_ns() });
             if let Some(status) = ended {
                 break status;
@@ -169,7 +182,7 @@ impl Recording {
         let lived_ns = lived_ns.saturating_sub(self.stops.sum_ns());
         let exited_ns = self.exited_ns.filter(|exited_ns| *exited_ns >= lived_ns);
         let to_ns = exited_ns.unwrap_or_else(|| self.stops.now_ns(now_ns()));
-        let threads = self.account.threads.clone();
+        let (threads, processes_left) = (self.account.threads.clone(), self.account.left());
         for block in self.account.finish(to_ns) {
             self.block(&block, &threads[&block.thread]);
         }
@@ -179,6 +192,10 @@ impl Recording {
             unseen: self.unseen,
             elapsed_ns: to_ns.saturating_sub(from_ns),
             stopped: (stops, self.stops.sum_ns()),
+            halted: self.stops.halted(),
+            programs: self.became.names(),
+            process: self.program.process(),
+            processes_left,
             began: self.began,
             status,
             looks: self.looks,
@@ -196,12 +213,17 @@ impl Recording {
         let rest = batch.split_off(batch.partition_point(|record| record.time_ns < horizon_ns));
         for mut record in std::mem::replace(batch, rest) {
             record.time_ns = self.stops.passed(record.time_ns, Some(&record));
+            for woken in self.stops.woken(&self.account) {
+                // What was until then is no block, but the stop.
+                self.account.apply(&woken);
+            }
             self.apply(&record);
         }
     }
 
     fn apply(&mut self, record: &Record) {
         self.from_ns.get_or_insert(record.time_ns);
+        self.became.apply(record);
         match &record.what {
             What::Mapped(mapping) => self.maps.mapped(record.process, mapping),
             What::Forked { parent, .. } => self.maps.forked(record.process, *parent),

@@ -135,6 +135,17 @@ pub struct Rings {
     bytes: Vec<u8>,
 }
 
+/// Sleeps so long, or until a signal comes: that of a child which is stopped or goes on.
+pub(crate) fn sleep(most: Duration) {
+    poll_for(&mut [], most);
+}
+
+fn poll_for(polls: &mut [libc::pollfd], most: Duration) {
+    let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
+    // SAFETY: the slice and the time live across the call.
+    unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as _, &time, std::ptr::null()) };
+}
+
 impl Rings {
     /// Rings for the process, which is ours and has not called exec(2) yet: they begin with that. With
     /// samples of what its threads compute, if these are wanted and can be had; they are off at first.
@@ -186,18 +197,16 @@ impl Rings {
         }
     }
 
-    /// Sleeps until a ring is half full, or this long.
+    /// Sleeps until a ring is half full, or this long; or until a signal comes.
     pub fn wait(&self, most: Duration) {
         let poll =
             |ring: &Ring| libc::pollfd { fd: ring.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut polls: Vec<_> = self.rings.iter().map(poll).collect();
-        let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos().into() };
-        // SAFETY: the array and the time live across the call.
-        unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as _, &time, std::ptr::null()) };
+        poll_for(&mut polls, most);
         // An event whose processes have all ended is always ready. So is one of a program that changed the
         // user, which goes on.
         if polls.iter().any(|poll| poll.revents & libc::POLLHUP != 0) {
-            std::thread::sleep(most.min(ENDED));
+            sleep(most.min(ENDED));
         }
     }
 

@@ -11,16 +11,27 @@
 //! the stop is what takes most of the time since the last look.
 //!
 //! A thread that sleeps while its control group is frozen does nothing for that, nor when it is thawed, under
-//! version 1. So such a stop begins and ends with a look, if the program does nothing.
+//! version 1. So such a stop begins and ends with a look, if the program does nothing. Whoever looks may be
+//! frozen along with it ([`away`](crate::away)). A process that is stopped while others go on is no stop. It
+//! is told apart ([`halted`](crate::halted)).
+//!
+//! Behind a stop the threads want a processor, and others may have them all. Nobody says when a thread is
+//! woken. So whoever left its processor shortly before a stop is ready from the stop's end on.
 //!
 //! Without the kernel's records a stop begins and ends when somebody looks. What the program did before that
 //! look is still to be read then, so it ends for good at the second one.
 
+use crate::account::{Account, State, Thread};
+use crate::away::Away;
+use crate::frozen::Groups;
+use crate::halted::{Halt, Halted};
 use crate::record::{Record, What};
-use crate::{Program, frozen, now_ns};
+use crate::{Program, now_ns, program};
 
 /// BOUND: a shorter one is none: a tracer stops a program at each of its calls.
 const LEAST_NS: u64 = 10_000_000;
+/// BOUND: the same where a signal has stopped the program itself, of which the kernel tells us at once.
+const LEAST_BY_SIGNAL_NS: u64 = 1_000_000;
 /// BOUND: so long after a wait that was only counted it is read, at most.
 const READ_NS: u64 = 50_000_000;
 /// BOUND: so long after a look all that was before it is read.
@@ -35,8 +46,6 @@ const MOST: usize = 1_000;
 /// BOUND: from one question whether a process is stopped to the next, and processes that are asked at once.
 const ASK_NS: u64 = 5_000_000;
 const MOST_ASKED: usize = 3;
-/// BOUND: so long after the last thread ran it is asked whether its control group is frozen; and so often.
-const FREEZE_NS: u64 = 50_000_000;
 
 /// A stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +73,9 @@ pub(crate) struct Stops {
     /// From when to when each look saw it stopped, for the last time. Later looks come before what was until
     /// then is known.
     seen: Option<(u64, u64)>,
+    /// By a signal; and when looks found the last two times that somebody had let it go on.
+    is_by_signal: bool,
+    resumed_ns: [u64; 2],
     /// A look after that saw it go on. Without records: when the first one did, as long as what was before
     /// is to be read.
     is_past: bool,
@@ -73,13 +85,19 @@ pub(crate) struct Stops {
     /// All together.
     sum_ns: u64,
     all: Vec<Stop>,
+    /// A stop has just ended, at this moment of the program's time.
+    woke_ns: Option<u64>,
     /// When somebody asked last whether a process is stopped, and which is the next one to be asked; and when
     /// somebody asked for control groups.
     asked: (u64, usize),
     asked_groups_ns: u64,
+    groups: Groups,
     /// The control group is frozen; and since when it is no more, until the next such look.
     is_frozen: bool,
     thawed_ns: Option<u64>,
+    /// Whoever looks was frozen along with it; and processes that are stopped alone.
+    away: Away,
+    halted: Halted,
 }
 
 impl Stops {
@@ -120,6 +138,7 @@ impl Stops {
     /// The kernel says that it was continued between these times.
     fn continued(&mut self, from_ns: u64, to_ns: u64) {
         self.continued = Some((from_ns, to_ns));
+        self.resumed_ns = [self.resumed_ns[1], to_ns];
     }
 
     /// Takes the time of what the program did, in the order of times: when that was in its own time.
@@ -178,14 +197,21 @@ impl Stops {
         let Some(idle_ns) = self.idle_ns.filter(|idle_ns| *idle_ns < now_ns) else { return };
         let is_seen = self.seen.is_some_and(|(first_ns, last_ns)| last_ns >= idle_ns && first_ns < now_ns);
         let since_ns = if is_seen { Some(idle_ns) } else { self.unseen_since_ns(idle_ns, now_ns) };
-        let Some(from_ns) = since_ns.filter(|since_ns| now_ns - since_ns >= LEAST_NS) else { return };
+        let least_ns = if is_seen && self.is_by_signal { LEAST_BY_SIGNAL_NS } else { LEAST_NS };
+        let Some(from_ns) = since_ns.filter(|since_ns| now_ns - since_ns >= least_ns) else { return };
         let length_ns = now_ns - from_ns;
         let (at_ns, many) = (from_ns - self.sum_ns, self.all.len());
         // Each thread needs a processor to stop, and to go on, which others may have for long.
         let has_seen_both = self.seen.is_some_and(|(first_ns, _)| first_ns <= self.ended_ns);
         let is_same = self.has_records && has_seen_both && self.ran_ns < NEAR_NS;
+        let resumed_ns = self.resumed_ns;
+        let is_another =
+            |last: &Stop| resumed_ns.iter().any(|time_ns| (last.from_ns..=from_ns).contains(time_ns));
         match self.all.last_mut() {
-            Some(last) if is_same || at_ns < last.at_ns + NEAR_NS => last.length_ns += length_ns,
+            // Unless somebody has let it go on in between.
+            Some(last) if (is_same || at_ns < last.at_ns + NEAR_NS) && !is_another(last) => {
+                last.length_ns += length_ns;
+            }
             _ => {
                 self.ran_ns = 0;
                 if many < MOST {
@@ -194,7 +220,7 @@ impl Stops {
             }
         }
         self.sum_ns += length_ns;
-        self.ended_ns = now_ns;
+        (self.ended_ns, self.woke_ns) = (now_ns, Some(at_ns));
         // One continuation ends one stop.
         self.continued = self.continued.filter(|(since_ns, _)| now_ns < *since_ns);
         // What comes late is of the same moment.
@@ -220,7 +246,10 @@ impl Stops {
         (lived_ns, looked_ns): (u64, u64),
     ) {
         let mut living = living.peekable();
-        let was_continued = program.was_continued();
+        // Somebody may have stopped the one who looks alone.
+        let went_on = program::went_on();
+        let was_away = self.away.look(looked_ns) && !went_on;
+        let was_continued = program.was_continued() || was_away;
         // It took other rights, and its records end.
         if self.has_records && living.peek().is_none() {
             return;
@@ -231,7 +260,9 @@ impl Stops {
         // Without records nobody knows who runs.
         let Some(idle_ns) = (if self.has_records { self.idle_ns } else { Some(0) }) else { return };
         if program.is_stopped() {
-            return self.seen(looked_ns, now_ns());
+            self.seen(looked_ns, now_ns());
+            self.is_by_signal = true;
+            return;
         }
         let (asked_ns, next) = self.asked;
         if looked_ns < idle_ns.max(asked_ns) + ASK_NS {
@@ -241,19 +272,25 @@ impl Stops {
         let mut asked: Vec<u32> = living.skip(next).take(MOST_ASKED).collect();
         self.asked = (looked_ns, if asked.len() < MOST_ASKED { 0 } else { next + MOST_ASKED });
         asked.push(program.process());
-        if asked.into_iter().any(is_stopped) || self.is_frozen(program.process(), idle_ns, looked_ns) {
+        let is_frozen = self.groups.are_frozen(program.process(), looked_ns);
+        self.group(is_frozen, looked_ns);
+        if is_frozen || asked.into_iter().any(is_stopped) {
             self.seen(looked_ns, now_ns());
+            self.is_by_signal = false;
         } else {
             self.goes_on(looked_ns);
         }
     }
 
-    /// Is the program's control group frozen, as far as somebody has looked?
-    fn is_frozen(&mut self, process: u32, idle_ns: u64, now_ns: u64) -> bool {
-        if self.is_frozen || now_ns >= idle_ns.max(self.asked_groups_ns) + FREEZE_NS {
-            self.group(frozen::is_frozen(process), now_ns);
-        }
-        self.is_frozen && idle_ns + FREEZE_NS <= now_ns
+    /// Asks for processes that are stopped while others go on.
+    pub fn look_at_each(&mut self, living: impl Iterator<Item = u32>, now_ns: u64) {
+        let own_ns = self.now_ns(now_ns);
+        self.halted.look(living, own_ns, is_stopped);
+    }
+
+    /// Those that were.
+    pub fn halted(&mut self) -> Vec<Halt> {
+        self.halted.finish()
     }
 
     /// Its control group is frozen at that time, or not.
@@ -276,6 +313,19 @@ impl Stops {
             }
             _ => {}
         }
+    }
+
+    /// Did a stop end, since the last question? Then those threads want a processor from that moment on which
+    /// left theirs shortly before it: nobody says when they are woken. Their records, which come before the
+    /// next one.
+    pub fn woken(&mut self, account: &Account) -> Vec<Record> {
+        let Some(time_ns) = self.woke_ns.take() else { return Vec::new() };
+        let is_meant = |one: &&Thread| one.state == State::Blocked && time_ns < one.since_ns + NEAR_NS;
+        let record = |one: &Thread| {
+            let (process, thread, what) = (one.process, one.thread, What::Preempted);
+            Record { process, thread, time_ns, what }
+        };
+        account.threads.values().filter(is_meant).map(record).collect()
     }
 
     /// Is the program stopped, as far as is known?
@@ -545,6 +595,40 @@ mod tests {
         stops.seen(130 * MS, 130 * MS);
         assert_eq!(stops.finish(140 * MS).len(), 1);
         assert_eq!(stops.sum_ns(), 128 * MS);
+    }
+
+    /// The kernel tells at once of a signal that stops the program itself, and when it goes on.
+    #[test]
+    fn short_stops_by_a_signal_count_and_each_is_one() {
+        let mut stops = Stops::new(true);
+        let mut since = Vec::new();
+        for start in [0, 10, 20, 30] {
+            since.extend(passed(&mut stops, &[(start, 7, true), (start + 5, 7, false)]));
+            stops.seen((start + 5) * MS, (start + 5) * MS);
+            stops.is_by_signal = true;
+            stops.continued((start + 6) * MS, (start + 10) * MS);
+        }
+        assert_eq!(since, [0, 5, 5, 10, 10, 15, 15, 20]);
+        assert_eq!((stops.finish(40 * MS).len(), stops.sum_ns()), (4, 20 * MS));
+    }
+
+    /// It may take long until they have a processor again. They are not blocked then.
+    #[test]
+    fn whoever_was_stopped_wants_a_processor_behind_the_stop() {
+        let (mut stops, mut account) = (Stops::new(true), Account::default());
+        let switches =
+            [(0, 7, true), (1, 8, true), (2, 9, true), (3, 9, false), (40, 7, false), (41, 8, false)];
+        for (ms, thread, runs) in switches {
+            let mut one = record(thread, if runs { What::In } else { What::Out });
+            one.time_ns = stops.passed(ms * MS, Some(&one));
+            account.apply(&one);
+        }
+        stops.seen(60 * MS, 60 * MS);
+        assert_eq!(passed(&mut stops, &[(191, 8, true)]), [41]);
+        let mut woken: Vec<_> =
+            stops.woken(&account).iter().map(|one| (one.thread, one.time_ns / MS)).collect();
+        woken.sort_unstable();
+        assert_eq!((woken, stops.woken(&account)), (vec![(7, 41), (8, 41)], vec![]));
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct Head {
     pub processes: u32,
     /// Why none can.
     pub obstacle: Option<String>,
+    /// The program is stopped from outside.
+    #[serde(default)]
+    pub is_stopped: bool,
 }
 
 fn address(process: u32) -> io::Result<SocketAddr> {
@@ -117,7 +120,8 @@ impl Listener {
         if may {
             let (waiting, others) = now.waiting();
             let (one_in, processes, obstacle) = (now.one_in, now.processes, self.obstacle.clone());
-            let head = Head { lines: waiting.len(), others, one_in, processes, obstacle };
+            let is_stopped = now.is_stopped;
+            let head = Head { lines: waiting.len(), others, one_in, processes, obstacle, is_stopped };
             _ = send(socket, &head, waiting.iter().map(Line::of));
         }
     }

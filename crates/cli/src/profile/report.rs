@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::names::{Names, Site, kind};
 use super::summary::Summary;
 use super::verdict::{self, Verdict};
-use crate::recorded::{line, signal};
+use crate::recorded::{Called, called, halted, line, signal};
 
 /// Everything.
 pub struct Report {
@@ -229,7 +229,8 @@ impl Report {
         }
         let known = profile.account.pools.values().map(|(count, _)| count).sum::<u64>();
         let there = linux::Processors::look();
-        let (program, started_by, ran_longest) = called(profile, launch, times.run_ns);
+        let Called { program, started_by, ran_longest } =
+            called(launch.name(), profile.process, &profile.programs, &profile.account);
         let summary = Summary {
             program,
             started_by,
@@ -310,6 +311,7 @@ fn recorded(profile: &Profile, names: &mut Names) -> Summary {
     Summary {
         stopped_ns: profile.stopped_ns,
         stops: profile.stops.len() as u64,
+        halted: halted(&profile.halted, &profile.programs),
         processes_all: profile.account.processes,
         processes_at_once: profile.account.most_processes as u64,
         threads_of_one: profile.account.most_of_one.into(),
@@ -331,40 +333,6 @@ fn recorded(profile: &Profile, names: &mut Names) -> Summary {
         programs_silent: profile.programs_silent,
         processes_left: profile.processes_left,
         ..Summary::default()
-    }
-}
-
-/// BOUND: from this part of the processor time on, a program that another one starts is named.
-const LONGEST: f64 = 0.5;
-/// Bytes of a name that the kernel keeps.
-const NAME: usize = 15;
-
-/// What the program is called; the command that became it, if that is another one; and the program that ran
-/// longest, if that is a third.
-fn called(
-    profile: &Profile,
-    launch: &Launch,
-    run_ns: u64,
-) -> (String, Option<String>, Option<(String, f64)>) {
-    let command = launch.name();
-    let kept = |name: &str| name.bytes().take(NAME).collect::<Vec<u8>>();
-    let file = command.rsplit('/').next().unwrap_or_default();
-    // A script has its interpreter's image, and its own name.
-    let became = profile.programs.get(&profile.process).filter(|name| kept(file) != name.as_bytes());
-    let own = became.map_or(file, String::as_str);
-    let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
-    for (process, ran_ns) in &profile.account.ran_ns {
-        if let Some(name) = profile.programs.get(process) {
-            *ran.entry(name).or_default() += ran_ns;
-        }
-    }
-    let longest = ran.into_iter().max_by_key(|(_, ran_ns)| *ran_ns);
-    let longest = longest.filter(|(name, _)| kept(own) != name.as_bytes());
-    let longest = longest.map(|(name, ran_ns)| (name.to_owned(), ran_ns as f64 / run_ns.max(1) as f64));
-    let longest = longest.filter(|(_, part)| *part >= LONGEST);
-    match became {
-        Some(name) => (name.clone(), Some(command), longest),
-        None => (command, None, longest),
     }
 }
 

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::format::{grouped, ns, percent};
+use crate::recorded::Halted;
 
 #[derive(Clone, Default, Serialize)]
 pub struct Summary {
@@ -19,6 +20,8 @@ pub struct Summary {
     pub elapsed_ns: u64,
     pub stopped_ns: u64,
     pub stops: u64,
+    /// Processes that were stopped while others went on, which counts as blocked.
+    pub halted: Vec<Halted>,
     /// All that there were, and most at one time; the latter is 0 if nobody knows.
     pub threads: u64,
     pub threads_at_once: u64,
@@ -122,7 +125,7 @@ impl Summary {
 
     /// That it was stopped, if it was.
     pub fn stopped(&self) -> Option<String> {
-        crate::recorded::stopped(self.stops, self.stopped_ns)
+        crate::recorded::stopped(self.stops, self.stopped_ns, &self.halted)
     }
 
     /// As many of what there were at one time: threads, processes with one thread each, or both.

@@ -12,7 +12,7 @@ use super::report::{One, RegionRow, Report, Row};
 use super::summary::Summary;
 use super::verdict::{gained, others, some};
 use crate::format::{grouped, ns, percent, plain, whole};
-use crate::recorded::cut;
+use crate::recorded::{Called, cut};
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_ROWS: usize = 8;
@@ -63,17 +63,14 @@ pub fn head(summary: &Summary) -> String {
     if summary.is_hidden {
         return format!("took {time}; its threads and their times are hidden from this user{ended}");
     }
-    let longest = match &summary.ran_longest {
-        Some((name, part)) => format!(". `{name}` had {} of its processor time", percent(*part)),
-        None => String::new(),
-    };
+    let (_, longest) = Called::words(None, summary.ran_longest.as_ref());
     let (all, used) = (summary.all_words(), average(summary));
     format!("took {time}, {all}{used}{}{longest}{ended}", room(summary))
 }
 
 /// The command that became it.
 fn by(summary: &Summary) -> String {
-    summary.started_by.as_ref().map_or(String::new(), |name| format!(", started by `{name}`,"))
+    Called::words(summary.started_by.as_ref(), None).0
 }
 
 /// BOUND: the average of a shorter time says nothing.

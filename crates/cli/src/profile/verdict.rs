@@ -11,7 +11,7 @@ mod unseen;
 
 pub use gain::Gain;
 use gain::{CHANGED, gains, room};
-use unseen::{elsewhere, left, unseen};
+use unseen::{elsewhere, silent, unseen};
 
 use super::report::{Last, Row};
 use super::summary::{Summary, counted, plural};
@@ -188,7 +188,7 @@ pub fn of(summary: &Summary, rows: &[Row], command: &str) -> Verdict {
             }
         };
     }
-    words += &left(summary);
+    words += &crate::recorded::left(summary.processes_left, summary.elapsed_ns, "waits");
     let (gains, waited) = (gains(summary, cause, told.is_bounded()), total_ns as f64 / all_ns.max(1) as f64);
     let longest = longest(summary, rows);
     words += &also_vain(summary, rows, cause);
@@ -343,8 +343,10 @@ fn beside(told: &Told, (cause, words, advice): Said) -> Said {
     let others = format!("ther programs had {} {which}, while this one wanted {them}.{had}", percent(share));
     let stop = "Stop the other programs, or give this one more, by nice(1), a cpuset or a cgroup's weight";
     let is_first = match cause {
-        "nothing" | "unknown" => true,
+        "nothing" => true,
         "vain" | "throttled" => false,
+        // What could not be seen comes before all.
+        "unknown" if !told.is_waiting() => false,
         _ => summary.foreign_ns > Some(told.total_ns),
     };
     if !is_first {
@@ -710,19 +712,26 @@ fn nothing(told: &Told) -> Said {
         0 => amount,
         some => format!("{amount}. Threads waited for semaphores for {}, maybe for work", ns(some)),
     };
+    // Of a program that was not seen nobody knows whether it waits: that comes first.
+    let (cause, amount) = match silent(summary) {
+        Some(silent) => ("unknown", format!("{silent} Of what could be seen, {amount}")),
+        None => ("nothing", amount),
+    };
     let elsewhere = elsewhere(summary, told.all_ns);
     if let Some(elsewhere) = &elsewhere {
         let advice = format!(
             "`wakeful watch -- {command}` shows where they block. Rust programs can take the locks of the \
              crate `wakeful`."
         );
-        return ("nothing", format!("{amount}. {elsewhere}"), advice);
+        // Else it is told of whatever cause there is.
+        let elsewhere = if cause == "nothing" { format!(" {elsewhere}") } else { String::new() };
+        return (cause, format!("{amount}.{elsewhere}"), advice);
     }
-    let amount = match summary.programs_silent {
-        0 => amount,
-        1 => format!("{amount}. A program that it started tells nothing of its waits, see below"),
-        many => format!("{amount}. {many} programs that it started tell nothing of their waits, see below"),
-    };
+    if cause == "unknown" {
+        let advice =
+            "Run `wakeful profile` on that program itself: it says why nothing is seen, and what to do.";
+        return (cause, format!("{amount}."), advice.into());
+    }
     let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
     let advice = if summary.foreign().is_some() {
         String::new()
@@ -745,7 +754,7 @@ fn nothing(told: &Told) -> Said {
     } else {
         "Locks are not its problem: a profiler of functions, such as perf, says what it computes.".into()
     };
-    ("nothing", format!("{amount}."), advice)
+    (cause, format!("{amount}."), advice)
 }
 
 #[cfg(test)]

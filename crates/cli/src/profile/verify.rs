@@ -80,7 +80,8 @@ fn judged(at_most: Option<f64>, it: &Comparison) -> Verified {
     let pairs = it.plain_runs.len();
     let predicted = match at_most {
         Some(bound) => format!("predicted {bound:.1} x at most"),
-        None => "nothing predicted".into(),
+        // The report may bound what something else gains: shorter sections, or fewer threads.
+        None => "the report has no bound for `wakeful run`".into(),
     };
     let is_sound = !matches!(it.verdict, Measured::Failed | Measured::EndsDiffer | Measured::OutputsDiffer);
     let Some(ratio) = it.speedup.filter(|_| is_sound) else {
@@ -179,7 +180,7 @@ mod tests {
         let words = judged(Some(1.3), &it).words;
         assert!(words.contains("The bound is far from that"), "{words}");
         let words = judged(None, &it).words;
-        assert!(words.contains("nothing predicted; measured 1.00 x"), "{words}");
+        assert!(words.contains("the report has no bound for `wakeful run`; measured 1.00 x"), "{words}");
         assert!(words.ends_with("no difference beyond the spread and 3 %."), "{words}");
         let it = judge(runs([1.0; PAIRS], end), runs([1.3, 1.2, 1.2, 1.3, 1.2], end));
         for (bound, said) in [(Some(1.5), "Do not use it here: the bound"), (None, "Do not use it here.")] {

@@ -68,6 +68,8 @@ pub struct Look {
     pub unlisted: usize,
     /// What else is not seen.
     pub unseen: Option<Unseen>,
+    /// The program is stopped from outside.
+    pub is_stopped: bool,
 }
 
 /// What a look does not see.
@@ -212,13 +214,15 @@ impl Watched {
                     if is_it { Unseen::none(why.into()) } else { None }
                 };
                 let (unlisted, unseen) = (head.others, Unseen::of(&head).or_else(silent));
-                Some(Look { locks: self.locks(&lines, recorder::now_ns()), unlisted, unseen })
+                let is_stopped = head.is_stopped || is_stopped(self.process);
+                Some(Look { locks: self.locks(&lines, recorder::now_ns()), unlisted, unseen, is_stopped })
             }
             Source::Memory(memory, since) => {
                 let ((sleepers, unlisted), now_ns) = (memory.look()?, recorder::now_ns());
                 let since = since.seen(&sleepers, now_ns);
                 let unseen = Unseen::none("Threads that spin for a lock are not seen.".into());
-                Some(Look { locks: self.sleeping(&sleepers, &since, now_ns), unlisted, unseen })
+                let is_stopped = is_stopped(self.process);
+                Some(Look { locks: self.sleeping(&sleepers, &since, now_ns), unlisted, unseen, is_stopped })
             }
         }
     }
@@ -269,7 +273,7 @@ impl Watched {
             let holder = one.holder.filter(|_| kind == "mutex").map(|thread| Holder {
                 thread,
                 name: name(process, thread),
-                does: does(process, thread),
+                does: kernel_says(process, thread),
                 for_ns: 0,
                 waits_at: None,
             });
@@ -313,6 +317,10 @@ impl Watched {
             let place = self.place(first);
             let holder = first.holder.filter(|holder| *holder != 0).map(|thread| {
                 let (does, since_ns) = first.does.clone().unzip();
+                // The profiler's records say no more than that it has no processor.
+                let is_stopped = kernel_says(process, thread).as_deref() == Some(STOPPED);
+                let (does, since_ns) =
+                    if is_stopped { (Some(STOPPED.into()), None) } else { (does, since_ns) };
                 let waits_at = at(thread).map(|line| {
                     let place = self.place(line);
                     format!("{}: {}", line.kind, place.label())
@@ -358,28 +366,39 @@ fn where_sleeps(locks: &[Lock], kind: &str, object: u64, place: &str) -> Option<
     }
 }
 
+const STOPPED: &str = "is stopped";
+
 /// What the kernel says that a thread does.
-fn does(process: u32, thread: u32) -> Option<String> {
+fn kernel_says(process: u32, thread: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).ok()?;
     let state = text.rsplit_once(") ")?.1.chars().next()?;
     let words = match state {
         'R' => "runs or has no processor",
         'S' | 'D' => "is blocked",
-        'T' | 't' => "is stopped",
+        'T' | 't' => STOPPED,
         _ => return None,
     };
     Some(words.into())
+}
+
+/// By a signal or a debugger: its first thread is.
+fn is_stopped(process: u32) -> bool {
+    kernel_says(process, process).as_deref() == Some(STOPPED)
 }
 
 /// BOUND: waiters of one lock that are named.
 const MOST_WAITERS: usize = 3;
 
 /// The look in lines, each lock with its holder and those that have waited longest.
-pub fn lines(Look { locks, unlisted, unseen }: &Look) -> Vec<String> {
+pub fn lines(Look { locks, unlisted, unseen, is_stopped }: &Look) -> Vec<String> {
     let mut all: Vec<String> = locks.iter().flat_map(of_lock).collect();
+    if *is_stopped {
+        let words = "It is stopped from outside (SIGSTOP, Ctrl-Z, a debugger, a frozen control group).";
+        all.insert(0, words.into());
+    }
     match (unlisted, unseen) {
-        (0, None) if all.is_empty() => all.push("Nobody waits.".into()),
-        (0, Some(_)) if all.is_empty() => all.push("No thread is seen to wait.".into()),
+        (0, None) if locks.is_empty() => all.push("Nobody waits.".into()),
+        (0, Some(_)) if locks.is_empty() => all.push("No thread is seen to wait.".into()),
         (0, _) => {}
         (some, _) => {
             all.push(format!("{} more threads, which may wait, too, found no room", whole(*some as u64)));
@@ -410,7 +429,7 @@ fn of_lock(lock: &Lock) -> Vec<String> {
         Some(holder) => {
             let does = match (&holder.waits_at, &holder.does) {
                 (Some(at), _) => format!(", waits itself at the {}", plain(at)),
-                (None, Some(does)) if lock.at_least => format!(", {does}"),
+                (None, Some(does)) if lock.at_least || does == STOPPED => format!(", {does}"),
                 (None, Some(does)) => format!(", {does} since {}", ns(holder.for_ns)),
                 (None, None) => String::new(),
             };

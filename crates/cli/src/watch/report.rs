@@ -11,7 +11,7 @@ use recorder::symbols::{Frame, Symbols};
 use recorder::{Outcome, Stack};
 use serde::Serialize;
 
-use crate::recorded::{line, signal};
+use crate::recorded::{Called, Halted, called, halted, line, signal};
 
 /// Everything.
 pub struct Report {
@@ -25,12 +25,20 @@ pub struct Report {
 #[derive(Serialize)]
 pub struct Summary {
     pub program: String,
+    /// The command that became it, if that has another name; and another program that ran for most of the
+    /// time, with its part of the processor time.
+    pub started_by: Option<String>,
+    pub ran_longest: Option<(String, f64)>,
     /// The signal that ended it, if one did.
     pub signal: Option<String>,
     /// Without the time for which it was stopped from outside, which counts nowhere.
     pub elapsed_ns: u64,
     pub stopped_ns: u64,
     pub stops: u64,
+    /// Processes that were stopped while others went on, which counts as blocked.
+    pub halted: Vec<Halted>,
+    /// Processes that had not ended when the program had.
+    pub processes_left: u32,
     pub threshold_ns: u64,
     pub threads: u64,
     /// Most threads that there were at one time, and the processors that they may use.
@@ -134,12 +142,18 @@ impl Report {
         let mut threads: Vec<One> =
             outcome.account.ended.iter().map(|one| One::of(one, &outcome.account)).collect();
         threads.sort_by(|a, b| (&a.pool, a.process, a.thread).cmp(&(&b.pool, b.process, b.thread)));
+        let Called { program, started_by, ran_longest } =
+            called(program.into(), outcome.process, &outcome.programs, &outcome.account);
         let summary = Summary {
-            program: program.into(),
+            program,
+            started_by,
+            ran_longest,
             signal: signal(outcome.status),
             elapsed_ns: outcome.elapsed_ns,
             stopped_ns: outcome.stopped.1,
             stops: outcome.stopped.0,
+            halted: halted(&outcome.halted, &outcome.programs),
+            processes_left: outcome.processes_left,
             threshold_ns: threshold.as_nanos() as u64,
             threads: pools.iter().map(|pool| pool.threads).sum(),
             threads_at_once: outcome.account.most_at_once as u64,

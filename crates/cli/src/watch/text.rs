@@ -9,7 +9,7 @@ use recorder::calls::Why;
 
 use super::report::{Pool, Report, Shown, Site, Summary, Verdict};
 use crate::format::{ns, plain, whole};
-use crate::recorded::{cut, stopped, takes_rights};
+use crate::recorded::{Called, cut, left, stopped, takes_rights};
 
 /// BOUND: what is shown of each; `--json` has all.
 const MOST_THREADS: usize = 16;
@@ -22,7 +22,7 @@ const MOST_OUTER: usize = 5;
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let summary = &report.summary;
     writeln!(to, "{}", wrap(&plain(&head(report)), WIDTH))?;
-    if let Some(stopped) = stopped(summary.stops, summary.stopped_ns) {
+    if let Some(stopped) = stopped(summary.stops, summary.stopped_ns, &summary.halted) {
         writeln!(to, "{}", wrap(&stopped, WIDTH))?;
     }
     writeln!(to)?;
@@ -60,7 +60,8 @@ const AVERAGE_NS: u64 = 10_000_000;
 
 fn head(report: &Report) -> String {
     let summary = &report.summary;
-    let took = format!("wakeful: `{}` took {}", summary.program, ns(summary.elapsed_ns));
+    let (by, longest) = Called::words(summary.started_by.as_ref(), summary.ran_longest.as_ref());
+    let took = format!("wakeful: `{}`{by} took {}", summary.program, ns(summary.elapsed_ns));
     let ended = match &summary.signal {
         Some(signal) => format!(". Signal {signal} ended it, and the report ends there"),
         None => String::new(),
@@ -74,7 +75,7 @@ fn head(report: &Report) -> String {
         elapsed_ns => format!(", {:.2} processors on average", run_ns as f64 / elapsed_ns as f64),
     };
     let threads = many(summary.threads, "thread");
-    format!("{took}, {threads}{used}{ended}")
+    format!("{took}, {threads}{used}{longest}{ended}")
 }
 
 /// "1 thread", "2 threads".
@@ -241,6 +242,12 @@ const RUNTIMES: &[(&str, &str)] = &[
 
 /// One line in words, and one about what to do.
 pub fn verdict(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
+    let mut verdict = of_blocks(summary, pools, sites);
+    verdict.words += &left(summary.processes_left, summary.elapsed_ns, "blocks");
+    verdict
+}
+
+fn of_blocks(summary: &Summary, pools: &[Pool], sites: &[Site]) -> Verdict {
     let threshold = ns(summary.threshold_ns);
     let held = sites.iter().find(|site| site.kind != Why::Idle && site.long > 0);
     let Some(site) = held.filter(|_| !summary.takes_rights) else {
@@ -397,6 +404,10 @@ mod tests {
     fn summary(hidden: u64, looks: u64) -> Summary {
         Summary {
             program: "program".into(),
+            started_by: None,
+            ran_longest: None,
+            halted: Vec::new(),
+            processes_left: 0,
             signal: None,
             threads_at_once: 2,
             processors: 1,

@@ -42,6 +42,8 @@ pub struct Now<'a> {
     pub one_in: [u64; 2],
     /// Processes that tell their waits.
     pub processes: u32,
+    /// The program is stopped from outside.
+    pub is_stopped: bool,
 }
 
 impl Now<'_> {

@@ -46,13 +46,14 @@ pub use timeline::Timeline;
 pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 
 use crate::account::Account;
+use crate::became::Became;
 use crate::fast::{HashMap, HashSet};
 use crate::maps::{Maps, Place};
 use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::stops::Stops;
 use crate::unwind::Unwinder;
-use crate::{OpenError, Program, StartError, look, now_ns};
+use crate::{Halt, OpenError, Program, StartError, look, now_ns, rings};
 use allowed::Allowed;
 use busy::Busy;
 pub use busy::LEAST_NS as LEAST_BUSY_NS;
@@ -79,8 +80,6 @@ const KNOWN_AT_BARRIERS_NS: u64 = 60_000_000_000;
 const LATE_NS: u64 = 1_000_000;
 /// BOUND: turns from one search for rings of threads that are gone to the next.
 const FREE_EACH: u64 = 16;
-/// BOUND: processes whose names are kept.
-const MOST_NAMES: usize = 10_000;
 /// BOUND: callers of a place that are kept.
 const MOST_CALLERS: usize = 8;
 /// BOUND: looks in one turn, and at one lock from one place; and such pairs.
@@ -148,6 +147,8 @@ pub struct Profile {
     pub stops: Vec<Stop>,
     /// See `stops`.
     pub stopped_ns: u64,
+    /// Processes that were stopped while others went on.
+    pub halted: Vec<Halt>,
     /// The most processors that any of its threads might use, if somebody has asked.
     pub allowed: Option<u32>,
     /// Blocked in futex(2) outside of what is told.
@@ -200,7 +201,7 @@ pub struct Profiling {
     stops: Stops,
     allowed: Allowed,
     elsewhere: elsewhere::Looks,
-    became: HashMap<u32, String>,
+    became: Became,
     sites: Sites,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
@@ -288,7 +289,7 @@ impl Profiling {
             stops: Stops::new(rings.is_ok()),
             allowed: Allowed::default(),
             elsewhere: elsewhere::Looks::default(),
-            became: HashMap::default(),
+            became: Became::default(),
             rings,
             events,
             program,
@@ -362,13 +363,14 @@ impl Profiling {
         let status = loop {
             match &self.rings {
                 Ok(rings) => rings.wait(Duration::from_nanos(turn_ns)),
-                Err(_) => std::thread::sleep(Duration::from_nanos(turn_ns)),
+                Err(_) => rings::sleep(Duration::from_nanos(turn_ns)),
             }
             // Before the rest is taken: that of a program that has ended is all there.
             let looked_ns = now_ns();
             let ended = self.program.ended();
             let times = (self.lived_ns.max(self.from_ns), looked_ns);
             self.stops.look(&mut self.program, self.account.living(), times);
+            self.stops.look_at_each(self.account.living(), looked_ns);
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
@@ -398,7 +400,8 @@ impl Profiling {
             }
             let (one_in, processes) = (self.cost.one_in(), self.events.processes());
             let (waits, history, sites) = (&self.waits, &self.history, &self.sites);
-            let now = Now { waits, history, sites, ahead_ns: self.stops.sum_ns(), one_in, processes };
+            let (ahead_ns, is_stopped) = (self.stops.sum_ns(), self.stops.is_stopped());
+            let now = Now { waits, history, sites, ahead_ns, one_in, processes, is_stopped };
             each_turn(&self.program, &now);
         };
         self.finish(from_ns, status, own)
@@ -417,10 +420,7 @@ impl Profiling {
         if let Some(timeline) = &mut self.timeline {
             timeline.finish(to_ns);
         }
-        let living = self.account.living();
-        // SAFETY: no signal is sent: only asks whether the process is there.
-        let is_there = |process: &u32| unsafe { libc::kill(*process as libc::pid_t, 0) == 0 };
-        let left = living.filter(is_there).count();
+        let processes_left = self.account.left();
         self.account.finish(to_ns);
         for thread in &self.account.ended {
             self.names.entry(thread.thread).or_insert_with(|| thread.name.clone());
@@ -456,9 +456,10 @@ impl Profiling {
             elapsed_ns: to_ns.saturating_sub(from_ns),
             stops,
             stopped_ns: self.stops.sum_ns(),
+            halted: self.stops.halted(),
             allowed: self.allowed.most(),
             elsewhere: self.elsewhere.finish(),
-            programs: self.became,
+            programs: self.became.names(),
             process: self.program.process(),
             began: self.began,
             status,
@@ -470,7 +471,7 @@ impl Profiling {
             without_ring: self.events.without_ring(),
             refused: self.events.refused(),
             programs_silent: silent(self.programs, &self.events),
-            processes_left: left as u32,
+            processes_left,
             own_ns,
         }
     }
@@ -499,6 +500,13 @@ impl Profiling {
                     one.time_ns = self.stops.passed(one.time_ns, Some(one));
                 }
                 Item::Event(event) => event.time_ns = self.stops.passed(event.time_ns, None),
+            }
+            for woken in self.stops.woken(&self.account) {
+                self.history.apply(&woken);
+                self.account.apply(&woken);
+                if let Some(timeline) = &mut self.timeline {
+                    timeline.record(&woken);
+                }
             }
             match item {
                 Item::Record(Record { what: What::Sample(sample), thread, time_ns, process }, _) => {
@@ -586,6 +594,7 @@ impl Profiling {
     }
 
     fn record(&mut self, record: &Record, processor: u32) {
+        self.became.apply(record);
         match &record.what {
             What::Mapped(mapping) => {
                 if mapping.file.file_name() == Some(OsStr::new(INTERPOSER)) {
@@ -598,11 +607,6 @@ impl Profiling {
                     self.helped.insert(record.process);
                 }
                 self.maps.forked(record.process, *parent);
-                if record.process != *parent
-                    && let Some(name) = self.became.get(parent).cloned()
-                {
-                    self.is_now(record.process, name);
-                }
             }
             What::Named { by_exec: true, name } => {
                 self.programs += u32::from(!name.starts_with(OWN_NAME));
@@ -612,7 +616,6 @@ impl Profiling {
                     process == record.process && then_ns.min(seen_ns) < by_ns
                 });
                 self.allowed.forget(record.process);
-                self.is_now(record.process, name.clone());
                 self.helped.remove(&record.process);
                 self.maps.cleared(record.process);
                 self.images.remove(&record.process);
@@ -636,13 +639,6 @@ impl Profiling {
             self.helped.remove(&record.process);
             self.maps.cleared(record.process);
             self.images.remove(&record.process);
-        }
-    }
-
-    /// The process is that program.
-    fn is_now(&mut self, process: u32, name: String) {
-        if self.became.len() < MOST_NAMES || self.became.contains_key(&process) {
-            self.became.insert(process, name);
         }
     }
 

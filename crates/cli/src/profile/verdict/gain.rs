@@ -138,6 +138,10 @@ pub(super) fn room(summary: &Summary) -> String {
         let [waited, elapsed] = [summary.waited_ns, summary.elapsed_ns].map(ns);
         return format!(" At most {gain} is to be gained: threads waited for {waited} of {elapsed}.");
     }
-    let all = if all.fract() == 0.0 { format!("{all:.0}") } else { format!("{all:.2}") };
-    format!(" At most {gain} is to be gained: the program kept {busy:.2} of {all} processors busy.")
+    let there = match summary.quota_milli.map(|milli| milli as f64 / 1e3) {
+        Some(quota) if quota <= all => format!("its quota is {all:.2}"),
+        _ if all.fract() == 0.0 => format!("there are {all:.0}"),
+        _ => format!("other programs leave it {all:.2}"),
+    };
+    format!(" At most {gain} is to be gained: the program kept {busy:.2} processors busy, and {there}.")
 }

@@ -124,14 +124,13 @@ fn shorter_sections_gain_what_the_processors_allow() {
     let long = row(Class::Mutex, |row| row.holder_running_ns = 600);
     let summary = Summary { processors: 2, processors_allowed: 2, waited_ns: 600, ..summary() };
     let advice = of(&summary, std::slice::from_ref(&long), "prog").advice;
-    let words = "At most 2.0 x is to be gained: the program kept 1.00 of 2 processors busy.";
+    let words = "At most 2.0 x is to be gained: the program kept 1.00 processors busy, and there are 2.";
     assert!(advice.ends_with(words), "{advice}");
     // Others have as much of the processor on which it never ran.
     let beside = (Some(300), Some(0.7));
     let one = Summary { processors: 1, run_ns: 700, foreign_ns: beside.0, had: beside.1, ..summary.clone() };
     let advice = of(&one, std::slice::from_ref(&long), "prog").advice;
-    let words =
-        "At most 2.0 x is to be gained: the program kept 0.70 of 1.40 processors busy. Stop the other";
+    let words = "the program kept 0.70 processors busy, and other programs leave it 1.40. Stop the other";
     assert!(advice.contains(words), "{advice}");
     // It slept for most of the time, and its threads waited for a part of it.
     let asleep = Summary { run_ns: 100, waited_ns: 500, ..summary.clone() };
@@ -142,10 +141,7 @@ fn shorter_sections_gain_what_the_processors_allow() {
     );
     let limited = Summary { quota_milli: Some(1_500), ..summary };
     let advice = of(&limited, &[long], "prog").advice;
-    assert!(
-        advice.ends_with("At most 1.5 x is to be gained: the program kept 1.00 of 1.50 processors busy."),
-        "{advice}"
-    );
+    assert!(advice.ends_with("the program kept 1.00 processors busy, and its quota is 1.50."), "{advice}");
 }
 
 #[test]
@@ -495,5 +491,11 @@ fn a_stop_is_told_in_one_line() {
     let words = "It was stopped from outside for 3.20s (SIGSTOP, Ctrl-Z, a debugger, a frozen control \
                  group); not counted.";
     assert_eq!((stopped(0, 0), stopped(1, 3_200_000_000).as_deref()), (None, Some(words)));
-    assert!(stopped(3, 1).unwrap().contains(", 3 times (SIGSTOP"));
+    let halted = vec![crate::recorded::Halted { process: 7, name: "child".into(), length_ns: 9_000_000 }];
+    let part = Summary { halted, ..summary() }.stopped().unwrap();
+    assert_eq!(
+        part,
+        "Its process `child` (7) was stopped for 9.00ms while others went on; that counts as blocked."
+    );
+    assert!(stopped(3, 1).unwrap().contains(", at least 3 times (SIGSTOP"));
 }

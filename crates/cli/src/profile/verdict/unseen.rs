@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the record does not show, and how the verdict says so.
 
-use crate::format::{ns, percent};
+use crate::format::percent;
 use crate::profile::summary::Summary;
 
 /// BOUND: locks that are not seen are told from this part of the threads' time on, and from so many looks.
@@ -21,22 +21,6 @@ pub(super) fn elsewhere(summary: &Summary, all_ns: u64) -> Option<String> {
          Nothing is known of their holders.",
         percent(part.min(1.0))
     ))
-}
-
-/// What goes on when the program has ended.
-pub(super) fn left(summary: &Summary) -> String {
-    let after = ns(summary.elapsed_ns);
-    match summary.processes_left {
-        0 => String::new(),
-        1 => format!(
-            " A process that it started still runs: its waits after {after} are not in this report. Start it \
-             in the foreground to have them."
-        ),
-        many => format!(
-            " {many} processes that it started still run: their waits after {after} are not in this report. \
-             Start them in the foreground to have them."
-        ),
-    }
 }
 
 /// Why no wait of the program is seen, if that is so: the cause, the words and the advice.
@@ -76,4 +60,16 @@ pub(super) fn unseen(summary: &Summary) -> Option<(&'static str, String, String)
         return None;
     };
     Some(("unknown", format!("none: {words}"), advice.into()))
+}
+
+/// That programs which it started tell nothing, if there are such: in words that end a sentence.
+pub(super) fn silent(summary: &Summary) -> Option<String> {
+    let (some, tell) = match summary.programs_silent {
+        0 => return None,
+        1 => ("a program that it started".into(), "tells nothing of its waits: it is"),
+        many => (format!("{many} programs that it started"), "tell nothing of their waits: each is"),
+    };
+    Some(format!(
+        "none: {some} {tell} static, set-user-ID, or without our library, or /proc is hidden there."
+    ))
 }
