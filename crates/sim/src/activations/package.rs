@@ -34,8 +34,6 @@ const EACH: u32 = 12;
 /// What a carrier is told when it is made.
 const SEATED: u32 = 1;
 const SPARE: u32 = 2;
-/// Of so many carriers a new sentinel looks at each, as in the crate `fiber`.
-const FEW: u32 = 32;
 /// Nobody has the post.
 const NOBODY: u32 = u32::MAX;
 
@@ -69,10 +67,8 @@ pub(crate) struct Package {
     /// When a sentinel looked at all carriers last.
     looked: Cell<u64>,
     by: f64,
-    /// A new sentinel looks at all carriers where these are few, as in the crate `fiber`.
+    /// A new sentinel looks at all carriers, as in the crate `fiber`.
     looks: bool,
-    /// From this carrier the last new fiber was taken.
-    rich: Word<u32>,
     left: Cell<u64>,
 }
 
@@ -99,7 +95,6 @@ impl Package {
             looked: Cell::new(0),
             by,
             looks,
-            rich: Word::holding(0),
             left: Cell::new(0),
         };
         let package = world.keep(package);
@@ -198,11 +193,7 @@ impl Package {
     fn sleep(&self, me: u32) {
         upcall::listen(self.carrier(me).thread.get(), false);
         let awake = loop {
-            let awake = if self.begin(me) {
-                self.stand_sentinel(me)
-            } else {
-                self.glance(me).unwrap_or_else(|| self.seats.sleep(me))
-            };
+            let awake = if self.begin(me) { self.stand_sentinel(me) } else { self.seats.sleep(me) };
             if awake != Awake::Called {
                 break awake;
             }
@@ -229,41 +220,11 @@ impl Package {
 
     fn steal(&self, me: u32) -> Option<*mut Task> {
         let count = self.count.get();
-        let from = self.rich().unwrap_or(me);
-        let others = (0..count).map(|step| (from + step) % count).filter(|&other| other != me);
-        let (other, task) =
-            others.filter_map(|other| Some((other, self.carrier(other).new.steal()?))).next()?;
-        if self.rich().is_some_and(|rich| rich != other) {
-            self.rich.store(other, Relaxed);
-        }
-        Some(task)
+        (1..count).find_map(|step| self.carrier((me + step) % count).new.steal())
     }
 
     fn has_work(&self) -> bool {
-        let has_any = |carrier: &Carrier| carrier.new.has_any();
-        !self.common.is_empty()
-            || self.rich().is_some_and(|rich| has_any(self.carrier(rich)))
-            || self.all().any(|(_, carrier)| has_any(carrier))
-    }
-
-    fn is_large(&self) -> bool {
-        self.count.get() > FEW
-    }
-
-    /// Where a search begins, where there are many carriers.
-    fn rich(&self) -> Option<u32> {
-        self.is_large().then(|| self.rich.load(Relaxed))
-    }
-
-    /// Where there are many, who is about to sleep hears what there is, without waiting.
-    fn glance(&self, me: u32) -> Option<Awake> {
-        while self.is_large() {
-            let (thread, event) = upcall::glance()?;
-            if let Some(awake) = self.told(me, thread, event) {
-                return Some(awake);
-            }
-        }
-        None
+        !self.common.is_empty() || self.all().any(|(_, carrier)| carrier.new.has_any())
     }
 
     fn rouse(&self, carrier: Option<u32>) {
@@ -334,7 +295,7 @@ impl Package {
 
     fn stand_sentinel(&self, me: u32) -> Awake {
         let every = if self.deaf { LOOK_NS } else { SECOND_NS };
-        let looks = self.deaf || self.looks && !self.is_large();
+        let looks = self.looks || self.deaf;
         let mut awake = if looks { self.look_at_all(me) } else { None };
         let mut looked = if looks { Sim::now_ns() } else { self.looked.get() };
         while awake.is_none() {
