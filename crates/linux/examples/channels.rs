@@ -6,7 +6,9 @@
 //! - `poll`: the same, without epoll;
 //! - `signal`: the same, as a signal to the watcher (F_SETOWN_EX, F_SETSIG, Linux 6.10), which waits for it;
 //! - `observer`: an eBPF program at each switch (root), which tells of blocks only, by its ring buffer in
-//!   epoll.
+//!   epoll;
+//! - `memory`: nobody is woken: the watcher reads the record of the event of `upcall.rs` in memory, again and
+//!   again. Only from another processor, which it keeps awake itself.
 //!
 //! The watcher is on the same processor, on another one that idles, or on another one that is kept awake by a
 //! thread of the lowest priority. It is SCHED_BATCH, as a sentinel of the fibers is.
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use linux::upcall::Upcall;
 
-const CHANNELS: [&str; 4] = ["epoll", "poll", "signal", "observer"];
+const CHANNELS: [&str; 5] = ["epoll", "poll", "signal", "observer", "memory"];
 const PLACES: [&str; 3] = ["the same processor", "another, which idles", "another, kept awake"];
 /// Blocks a turn.
 const TURN: usize = 100;
@@ -183,6 +185,7 @@ enum Channel {
     Poll(i32),
     Signal(libc::sigset_t),
     Observer(i32, observer::Observer),
+    Memory,
 }
 
 fn epoll(descriptor: i32, events: i32) -> i32 {
@@ -199,6 +202,7 @@ impl Channel {
     fn open(name: &str, upcall: &Upcall, thread: i32) -> Result<Self, std::io::Error> {
         Ok(match name {
             "poll" => Self::Poll(upcall.descriptor()),
+            "memory" => Self::Memory,
             "signal" => Self::Signal(ask_for_signals(upcall.descriptor())),
             "observer" => {
                 let observer = observer::Observer::of(thread)?;
@@ -225,6 +229,7 @@ impl Channel {
                     let limit = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
                     libc::sigtimedwait(set, std::ptr::null_mut(), &limit) > 0
                 }
+                Self::Memory => true,
             }
         }
     }
@@ -298,7 +303,7 @@ fn turn(channel: &str, place: usize, at_once: bool) -> Option<Vec<f64>> {
     let blocks = start("blocks", move || block(&ours, reader));
     let stop = Arc::new(AtomicBool::new(false));
     let its = stop.clone();
-    let awake = (place == 2).then(|| {
+    let awake = (place == 2 && channel != "memory").then(|| {
         start("awake", move || {
             pin(1);
             set_policy(libc::SCHED_IDLE);
@@ -323,13 +328,16 @@ fn turn(channel: &str, place: usize, at_once: bool) -> Option<Vec<f64>> {
     shared.ready.store(true, Release);
     while !shared.done.load(Acquire) {
         let heard = opened.as_ref().is_ok_and(Channel::wait);
-        let now = now_ns();
+        let mut now = now_ns();
         let since = shared.since.load(Acquire);
         // Or a record of a sleep before it.
         let blocked = match &opened {
             Ok(Channel::Observer(_, observer)) => observer.newest() >= since,
             _ => upcall.blocked_at().is_some_and(|at| at >= since),
         };
+        if matches!(opened, Ok(Channel::Memory)) {
+            now = now_ns();
+        }
         if since == 0 || opened.is_ok() && !blocked {
             continue;
         }
@@ -356,6 +364,9 @@ fn main() {
     for _ in 0..blocks.div_ceil(TURN) {
         for (channel, results) in channels.iter().zip(&mut results) {
             for (place, result) in results.iter_mut().enumerate() {
+                if *channel == "memory" && place != 2 {
+                    continue;
+                }
                 let name = (*channel).to_owned();
                 // Its affinity and its policy are a thread's.
                 let one = start("watcher", move || turn(&name, place, at_once));
