@@ -340,7 +340,7 @@ impl Carrier {
             let (usual, short) = (self.usual.get(), self.short.get());
             let awake = match stands && self.runtime.sentinel.begin(self.index, usual, short) {
                 true => self.runtime.stand_sentinel(self),
-                false => {
+                false => self.runtime.glance(self).unwrap_or_else(|| {
                     // As for a sentinel.
                     let short = usual && short;
                     if short {
@@ -353,7 +353,7 @@ impl Carrier {
                         Linux::hurry(false);
                     }
                     awake
-                }
+                }),
             };
             if awake != Awake::Called {
                 break awake;

@@ -16,6 +16,7 @@ pub mod futures;
 pub mod guests;
 mod list;
 pub mod local;
+mod look;
 pub mod machine;
 mod overdue;
 mod overflow;

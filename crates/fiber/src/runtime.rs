@@ -33,6 +33,8 @@ pub const CARRIERS: usize = 1024;
 /// processors.
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// BOUND: with so many seats a new sentinel looks at each carrier: see `look.rs`.
+const FEW: u32 = 16;
 /// BOUND: a carrier that was roused so long ago is not taken for one that is about to run.
 const COMES_NS: u64 = 200_000;
 /// BOUND: the same where there is a runtime of low fibers. It gets one of their processors at last, and to be
@@ -119,13 +121,19 @@ pub struct Runtime {
     /// There may be carriers that the kernel does not tell of.
     pub(crate) unheard: AtomicBool,
     /// Seats that went over because their carrier had blocked.
-    taken: AtomicU64,
+    pub(crate) taken: AtomicU64,
     /// See [`Runtime::idle_while_ready_ns`].
     idle: AtomicU64,
     /// Words of the kernel that a carrier left its processor or came back.
     told: AtomicU64,
     /// HINT: 1 + the indices of the carriers that were roused last, and before that one.
     roused: [AtomicU32; 2],
+    /// See `look.rs`.
+    pub(crate) many_seats: AtomicBool,
+    /// HINT: from this carrier the last new fiber was taken.
+    pub(crate) rich: AtomicU32,
+    /// When a sentinel looked at all carriers last.
+    pub(crate) looked: AtomicU64,
     /// When the sentinel looks at the processors next; never where their number was asked for.
     look_next: AtomicU64,
     /// When a sentinel looks at the turns of carriers next.
@@ -234,6 +242,9 @@ impl Runtime {
             idle: AtomicU64::new(0),
             told: AtomicU64::new(0),
             roused: Default::default(),
+            many_seats: AtomicBool::new(granted > FEW),
+            rich: AtomicU32::new(0),
+            looked: AtomicU64::new(0),
             look_next: AtomicU64::new(if config.processors.is_some() { u64::MAX } else { 0 }),
             turns_next: AtomicU64::new(0),
             patience: Patience::default(),
@@ -352,13 +363,19 @@ impl Runtime {
 
     /// HINT: is there a fiber that any carrier may run?
     pub(crate) fn has_work(&self) -> bool {
-        !self.common.is_empty() || self.all().any(|carrier| carrier.new.has_any())
+        let has_any = |carrier: &Carrier| carrier.new.has_any();
+        !self.common.is_empty() || self.rich().is_some_and(has_any) || self.all().any(has_any)
     }
 
     /// Takes a new fiber from another carrier, beginning behind this one.
     pub(crate) fn steal(&self, me: u32) -> Option<*mut Fiber> {
         let count = self.count.load(Acquire);
-        (1..count).find_map(|step| self.carrier((me + step) % count)?.new.steal())
+        let from = self.rich().map_or(me, |carrier| carrier.index);
+        let others = (0..count).map(|step| (from + step) % count).filter(|&other| other != me);
+        let (other, fiber) =
+            others.filter_map(|other| Some((other, self.carrier(other)?.new.steal()?))).next()?;
+        self.note_rich(other);
+        Some(fiber)
     }
 
     /// Wakes a carrier whose word was changed.
@@ -495,8 +512,9 @@ impl Runtime {
     pub(crate) fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
-        let mut awake = self.look_at_all(me);
-        let mut looked = sentinel::now_ns();
+        let often = || if self.has_unheard() { LOOK_NS } else { SECOND_NS };
+        let mut awake = self.look_first(me, often());
+        let mut looked = self.looked.load(Relaxed);
         while awake.is_none() {
             // It is there already: a call is only cleared.
             awake = self.seats.look(me.index).filter(|awake| *awake != Awake::Called);
@@ -505,30 +523,18 @@ impl Runtime {
             }
             self.keep_a_spare(me.index);
             self.sentinel.doze(true);
-            let every = if self.has_unheard() { LOOK_NS } else { SECOND_NS };
+            let every = often();
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
             let wait = wait.min(self.look_again_ns());
             me.lie_down();
             let awoken = || me.get_up();
-            awake = self.sentinel.sleep(wait, awoken, |event| match event {
-                Event::Switched(carrier) => {
-                    self.told.fetch_add(1, Relaxed);
-                    self.has_switched(me, carrier)
+            awake = self.sentinel.sleep(wait, self.heard_together(), awoken, |event| {
+                if event == Event::Deaf {
+                    looked = 0;
                 }
-                Event::Called => {
-                    self.call_again(me.index);
-                    None
-                }
-                told @ (Event::Timer | Event::Deaf) => {
-                    if told == Event::Deaf {
-                        looked = 0;
-                    }
-                    // Due or not: the timer for which it was armed may have been taken back.
-                    self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
-                    None
-                }
+                self.hear(me, event)
             });
             let now = sentinel::now_ns();
             self.look_at_processors(now);
@@ -548,6 +554,22 @@ impl Runtime {
             self.sentinel.ring();
         }
         awake.unwrap_or(Awake::Lost)
+    }
+
+    /// By a sentinel, or by who lies down in its place.
+    pub(crate) fn hear(&'static self, me: &Carrier, event: Event) -> Option<Awake> {
+        match event {
+            Event::Switched(carrier) => {
+                self.told.fetch_add(1, Relaxed);
+                return self.has_switched(me, carrier);
+            }
+            Event::Called => self.call_again(me.index),
+            // Due or not: the timer for which it was armed may have been taken back.
+            Event::Timer | Event::Deaf => {
+                self.timers.fire(sentinel::now_ns(), |next| self.sentinel.set_timer(next));
+            }
+        }
+        None
     }
 
     /// Where fibers compute for long, a round of 256 turns takes minutes. A carrier that always has one
@@ -596,13 +618,6 @@ impl Runtime {
         self.activations != Activations::None
     }
 
-    /// HINT: does a carrier run that the kernel says nothing of?
-    fn has_unheard(&self) -> bool {
-        self.unheard.load(Relaxed)
-            && self.activates()
-            && self.all().any(|carrier| !carrier.is_heard() && self.seats.holds(carrier.index))
-    }
-
     /// Once a second, whoever is the sentinel; more often while processors are offered to others.
     fn look_at_processors(&'static self, now: u64) {
         if now >= self.look_next.load(Relaxed) {
@@ -612,69 +627,13 @@ impl Runtime {
             self.look_next.store(next, Relaxed);
             let granted = Linux::processors().max(1);
             if self.seats.granted() != granted {
+                self.many_seats.store(granted > FEW, Relaxed);
                 self.seats.grant(granted, |carrier| self.rouse(Some(carrier)));
                 if self.has_work() {
                     self.invite();
                 }
             }
         }
-    }
-
-    fn look_at_all(&'static self, me: &Carrier) -> Option<Awake> {
-        if !self.activates() {
-            return None;
-        }
-        self.all().fold(None, |found, carrier| found.or_else(|| self.has_switched(me, carrier.index)))
-    }
-
-    /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.
-    pub(crate) fn has_switched(&'static self, me: &Carrier, carrier: u32) -> Option<Awake> {
-        let carrier = self.carrier(carrier)?;
-        if !self.seats.holds(carrier.index) {
-            return None;
-        }
-        if !carrier.is_blocked() {
-            return None;
-        }
-        // Who comes second does not touch the event: the first relies on what it says.
-        // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
-        let alone = !carrier.watched.swap(true, AcqRel);
-        let mut mine = false;
-        loop {
-            // Before others may have its seat: then it listens again.
-            let blocked = carrier.blocked_at();
-            if !self.seats.take(carrier.index) {
-                break;
-            }
-            mine |= self.hand_on(me, blocked);
-            if alone && mine && me.handed.get().is_null() {
-                me.handed.set(carrier.new_if_blocked());
-            }
-            if !alone || !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
-                break;
-            }
-        }
-        if alone {
-            carrier.watched.store(false, Release);
-        }
-        mine.then_some(Awake::Seated)
-    }
-
-    /// A seat was taken. True: the caller has it now, and runs a fiber.
-    pub(crate) fn hand_on(&'static self, me: &Carrier, blocked: Option<u64>) -> bool {
-        self.taken.fetch_add(1, Relaxed);
-        let wanted = self.seats.wanted();
-        let mine = self.has_work() && !wanted && !self.seats.holds(me.index);
-        if let Some(since) = blocked
-            && (mine || wanted || self.has_work())
-        {
-            self.was_idle(since, sentinel::now_ns());
-        }
-        self.rouse(if mine { self.seats.accept(me.index) } else { self.seats.surrender() });
-        if self.has_work() {
-            self.invite();
-        }
-        mine
     }
 }
 

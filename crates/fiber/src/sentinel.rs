@@ -29,6 +29,9 @@ const TIMER: u64 = u64::MAX - 1;
 /// Where nothing tells the sentinel, it looks so often.
 pub const LOOK_NS: u64 = 2_000_000;
 
+/// Events that are heard together, at most.
+pub const HEARD: usize = 16;
+
 /// What the sentinel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -180,19 +183,19 @@ impl Sentinel {
     }
 
     /// Sleeps for at most this long, rounded up to milliseconds, and says when it is `awoken`. Returns what
-    /// `handle` returned first, after the first events.
+    /// `handle` returned first, after so many of the first events.
     pub fn sleep<T>(
         &self,
         most_ns: u64,
+        most: usize,
         awoken: impl FnOnce(),
         mut handle: impl FnMut(Event) -> Option<T>,
     ) -> Option<T> {
         let most_ms = most_ns.div_ceil(1_000_000) as i32;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; HEARD];
+        let most = most.min(HEARD) as i32;
         // SAFETY: the array lives across the call.
-        let count = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, most_ms)
-        };
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), most, most_ms) };
         let deaf = count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
         awoken();
         if deaf {

@@ -90,7 +90,6 @@ pub(crate) fn is_blocked(thread: usize) -> bool {
 /// returns, or until the word is another than this or somebody wakes it there, or until the deadline.
 pub(crate) fn stand(word: &Word<u32>, expected: u32, deadline: Deadline) -> Option<(usize, Event)> {
     system_call();
-    let told = || look(|it| it.apps[it.threads[it.current].app].channel.told.pop_front());
     if let Some(told) = told() {
         return Some(told);
     }
@@ -109,6 +108,16 @@ pub(crate) fn stand(word: &Word<u32>, expected: u32, deadline: Deadline) -> Opti
         it.apps[app].channel.standing.retain(|&other| other != me);
     });
     told()
+}
+
+/// What there is at the caller's channel, without waiting.
+pub(crate) fn glance() -> Option<(usize, Event)> {
+    system_call();
+    told()
+}
+
+fn told() -> Option<(usize, Event)> {
+    look(|it| it.apps[it.threads[it.current].app].channel.told.pop_front())
 }
 
 /// Wakes one of those who stand at the caller's channel.

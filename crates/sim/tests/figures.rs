@@ -133,7 +133,7 @@ claims! {
     paz5a: 0.1, [], [];
     paz5b: 0.1, [], [];
     sa1: 1.0, [], [];
-    sa2: 1.0, ["With activations"], ["With activations"];
+    sa2: 1.0, [], [];
     sa3: 1.0, ["No processor"], ["No processor"];
     uk3f: 1.0, ["A computing load"], ["A computing load"];
     uk3m: 1.0, [], [];

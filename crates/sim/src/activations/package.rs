@@ -34,6 +34,8 @@ const EACH: u32 = 12;
 /// What a carrier is told when it is made.
 const SEATED: u32 = 1;
 const SPARE: u32 = 2;
+/// With so many seats a new sentinel looks at each carrier, as in the crate `fiber`.
+const FEW: u32 = 16;
 /// Nobody has the post.
 const NOBODY: u32 = u32::MAX;
 
@@ -67,8 +69,10 @@ pub(crate) struct Package {
     /// When a sentinel looked at all carriers last.
     looked: Cell<u64>,
     by: f64,
-    /// A new sentinel looks at all carriers, as in the crate `fiber`.
+    /// A new sentinel looks at all carriers where there are few seats, as in the crate `fiber`.
     looks: bool,
+    /// From this carrier the last new fiber was taken.
+    rich: Word<u32>,
     left: Cell<u64>,
 }
 
@@ -95,6 +99,7 @@ impl Package {
             looked: Cell::new(0),
             by,
             looks,
+            rich: Word::holding(0),
             left: Cell::new(0),
         };
         let package = world.keep(package);
@@ -193,7 +198,11 @@ impl Package {
     fn sleep(&self, me: u32) {
         upcall::listen(self.carrier(me).thread.get(), false);
         let awake = loop {
-            let awake = if self.begin(me) { self.stand_sentinel(me) } else { self.seats.sleep(me) };
+            let awake = if self.begin(me) {
+                self.stand_sentinel(me)
+            } else {
+                self.glance(me).unwrap_or_else(|| self.seats.sleep(me))
+            };
             if awake != Awake::Called {
                 break awake;
             }
@@ -220,11 +229,41 @@ impl Package {
 
     fn steal(&self, me: u32) -> Option<*mut Task> {
         let count = self.count.get();
-        (1..count).find_map(|step| self.carrier((me + step) % count).new.steal())
+        let from = self.rich().unwrap_or(me);
+        let others = (0..count).map(|step| (from + step) % count).filter(|&other| other != me);
+        let (other, task) =
+            others.filter_map(|other| Some((other, self.carrier(other).new.steal()?))).next()?;
+        if self.rich().is_some_and(|rich| rich != other) {
+            self.rich.store(other, Relaxed);
+        }
+        Some(task)
     }
 
     fn has_work(&self) -> bool {
-        !self.common.is_empty() || self.all().any(|(_, carrier)| carrier.new.has_any())
+        let has_any = |carrier: &Carrier| carrier.new.has_any();
+        !self.common.is_empty()
+            || self.rich().is_some_and(|rich| has_any(self.carrier(rich)))
+            || self.all().any(|(_, carrier)| has_any(carrier))
+    }
+
+    fn is_large(&self) -> bool {
+        self.processors > FEW
+    }
+
+    /// Where a search begins, where there are many seats.
+    fn rich(&self) -> Option<u32> {
+        self.is_large().then(|| self.rich.load(Relaxed))
+    }
+
+    /// Where there are many, who is about to sleep hears what there is, without waiting.
+    fn glance(&self, me: u32) -> Option<Awake> {
+        while self.is_large() {
+            let (thread, event) = upcall::glance()?;
+            if let Some(awake) = self.told(me, thread, event) {
+                return Some(awake);
+            }
+        }
+        None
     }
 
     fn rouse(&self, carrier: Option<u32>) {
@@ -295,7 +334,7 @@ impl Package {
 
     fn stand_sentinel(&self, me: u32) -> Awake {
         let every = if self.deaf { LOOK_NS } else { SECOND_NS };
-        let looks = self.looks || self.deaf;
+        let looks = self.deaf || self.looks && !self.is_large();
         let mut awake = if looks { self.look_at_all(me) } else { None };
         let mut looked = if looks { Sim::now_ns() } else { self.looked.get() };
         while awake.is_none() {

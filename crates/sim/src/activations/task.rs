@@ -21,7 +21,7 @@ pub enum Kind {
     Fibers {
         /// Sentinels: kernel threads that stand ready for an upcall.
         posts: u32,
-        /// Does a new sentinel look at all carriers? That of the crate `fiber` does.
+        /// Does a new sentinel look at all carriers where there are few seats? That of `fiber` does.
         looks: bool,
     },
 }

@@ -107,7 +107,7 @@ const CONTENDERS: &[&str] = &[
     "not told",
 ];
 const NO_LOOK: &[&str] = &["no look at all", "16 sentinels"];
-const SLOW: &str = "a new sentinel looks at all carriers: a word each, which is too much on 256 processors";
+const BURSTS: &str = "on 256 processors, where many block at once, both sentinels are busy for some 100 us";
 
 /// Tasks of 2 ms, each of which the kernel then keeps for 10 ms.
 fn tasks(machine: Machine, series: &str, processors: f64, rounds: u64) -> (Machine, Workload) {
@@ -168,7 +168,7 @@ const USE: Figure = Figure {
             measure: "processor use with true upcalls: smallest",
             number: |data| -largest(SIZES.iter().map(|&x| -data.at("activations", x))),
             bound: AtLeast(0.95),
-            note: SLOW,
+            note: "",
         },
         Claim {
             words: "It does so on any number, if no sentinel looks at all carriers",
@@ -202,7 +202,7 @@ const IDLE: Figure = Figure {
             measure: "idle processors while fibers are ready, by all, with true upcalls: largest",
             number: |data| largest(SIZES.iter().map(|&x| data.at("activations", x))),
             bound: AtMost(0.0),
-            note: SLOW,
+            note: BURSTS,
         },
         Claim {
             words: "The upcalls do it: told 1 ms late, processors idle for 1 ms of 3, whatever their number",
