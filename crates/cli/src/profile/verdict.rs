@@ -114,9 +114,13 @@ fn worked(row: &Row) -> Option<String> {
         true => String::new(),
         false => format!(", called by {}", first.callers.join(", ")),
     };
-    let looks = some(all.into(), "look");
+    let samples = some(all.into(), "sample");
     let who = if row.class.is_barrier() { "The last one" } else { "The holder" };
-    Some(format!(" {who} was seen at work in {}{callers} ({} of {looks}).", first.place.said(), first.looks))
+    Some(format!(
+        " {who} was seen at work in {}{callers} ({} of {samples}).",
+        first.place.said(),
+        first.looks
+    ))
 }
 
 /// The thread for which this part of all barriers' time was waited longest, with that time.
@@ -532,8 +536,8 @@ fn bound(told: &Told) -> String {
     }
     match summary.processors_bound {
         Some(bound @ 1..) if bound <= used => format!(
-            " Let the threads run on all {allowed} processors: taskset, sched_setaffinity or a cpuset binds \
-             them to {bound}."
+            " Something binds the threads to {bound} of {allowed} processors (taskset, sched_setaffinity or \
+             a cpuset): take it away."
         ),
         _ => String::new(),
     }
@@ -601,15 +605,15 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
             None => format!("Move what blocks out of the section: {watch} shows where it does."),
         },
         "running" => format!(
-            "Make the section shorter, or split the lock. Another lock does not help.{}",
+            "Make the section shorter, or split the lock. Another kind of lock does not help.{}",
             room(summary)
         ),
         "last-blocked" if cause.is_fault => format!(
             "Touch the pages before they are needed: MAP_POPULATE, madvise(MADV_WILLNEED), mlock, or read \
-             ahead. Another barrier does not help. {watch} has the stack."
+             ahead. Another kind of barrier does not help. {watch} has the stack."
         ),
         "last-blocked" if cause.seen.is_some() => {
-            format!("Another barrier does not help. {watch} has the stack of the thread that blocks.")
+            format!("Another kind of barrier does not help. {watch} has the stack of the thread that blocks.")
         }
         "last-blocked" => format!("{watch} shows where it blocks: a file, a page fault, another lock."),
         "last-running" if cause.is_openmp => format!(
@@ -617,7 +621,7 @@ fn advice(cause: &Cause, gains: &[Gain], told: &Told) -> String {
             room(summary)
         ),
         "last-running" => {
-            format!("Divide the work more evenly. Another barrier does not help.{}", room(summary))
+            format!("Divide the work more evenly. Another kind of barrier does not help.{}", room(summary))
         }
         _ if summary.without_switches.is_some() => "Allow perf events, see below.".into(),
         "last-unknown" => format!("{watch} shows where the threads are that do not come."),
@@ -680,8 +684,8 @@ fn not_worth(cause: &str, gains: &[Gain], told: &Told) -> String {
         format!("somebody waited so for {} of the time", percent(lost))
     };
     let what = match gains.iter().any(|gain| gain.by == "fewer-threads") {
-        true => "Neither other locks nor fewer threads gain 5 %",
-        false => "Other locks do not gain 5 %",
+        true => "Other kinds of locks, or fewer threads, gain less than 5 %",
+        false => "Other kinds of locks gain less than 5 %",
     };
     format!("Waiting {at} is not what costs the time: {reason}. {what}.")
 }

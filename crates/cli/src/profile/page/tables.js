@@ -21,13 +21,13 @@ function more(row) {
   if (row.blocked_in.length) {
     const all_looks = row.blocked_in.reduce((sum, one) => sum + one.looks, 0), first = row.blocked_in[0];
     all.push(`who was blocked was seen in ${called(first.call)} in ${label(first.place)} (${first.looks} of ` +
-      `${all_looks} looks)`);
+      `${all_looks} samples)`);
   }
   if (row.kind !== "condition" && row.worked_in.length && row.holder_running_ns * 10 >= row.waited_ns) {
     const looks = row.worked_in.reduce((sum, one) => sum + one.looks, 0);
     all.push(`who ${isBarrier(row.kind) ? "came last" : "had it"} was seen at work in ` + row.worked_in.slice(0, 3)
       .map((one) => `${label(one.place)}${one.callers.length ? " (called by " + one.callers.join(", ") + ")" : ""} in ` +
-        `${one.looks} of ${looks} looks`).join(", "));
+        `${one.looks} of ${looks} samples`).join(", "));
   }
   if (row.callers.length) all.push("called by " + row.callers.slice(0, 4).map((one) => one.name).join(", "));
   if (row.rounds && row.last.length) {

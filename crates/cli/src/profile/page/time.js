@@ -61,6 +61,7 @@ const base = document.createElement("canvas");
 // What comes after the last thread's end is not the program's.
 const LAST = Math.max(0, ...D.lanes.map((lane) => lane.to));
 const END = Math.max(1, LAST > 0 ? Math.min(LAST, D.elapsed_ns) : D.elapsed_ns);
+$("waits").hidden = !D.waits.length;
 if (END < D.elapsed_ns * 0.95)
   $("late").textContent = `The time line ends with the last thread, at ${time(END)}. The program's end was seen at ` +
     `${time(D.elapsed_ns)}.`;
@@ -236,7 +237,7 @@ function drawLane(on, row, y) {
     }
     if (place && long > 60 && LANE > 16) {
       on.fillStyle = place.isWork ? colours.text : place.isBarrier ? "#14171b" : colours.onlock;
-      on.fillText(fitEnd(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
+      on.fillText(fit(place.label, long - 10), Math.max(GUTTER, X(wait.from)) + 5, top + room / 2 + 0.5);
     }
   }
   drawVain(on, lane, top, room);

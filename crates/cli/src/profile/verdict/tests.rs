@@ -91,7 +91,7 @@ fn a_gain_is_bounded_by_what_is_left() {
     let verdict = of(&busy, &[lock], "prog");
     assert_eq!((bounds(&verdict).len(), gained(&verdict)), (2, None));
     let advice = "Waiting for locks is not what costs the time: the threads kept the 2 processors on which \
-                  they ran 100 % busy. Neither other locks nor fewer threads gain 5 %.";
+                  they ran 100 % busy. Other kinds of locks, or fewer threads, gain less than 5 %.";
     // Nothing binds them there, as far as is known.
     assert_eq!(verdict.advice, advice);
     let ready = "For longer, 50 % of thread time (2.00us), threads were ready without a processor: 6 \
@@ -416,8 +416,8 @@ fn what_was_not_measured_is_not_guessed() {
         let summary = Summary { run_ns: 1_000, processors_bound, ..base.clone() };
         of(&summary, std::slice::from_ref(&lock), "prog").advice
     };
-    let words = "Let the threads run on all 2 processors: taskset, sched_setaffinity or a cpuset binds them \
-                 to 1.";
+    let words = "Something binds the threads to 1 of 2 processors (taskset, sched_setaffinity or a cpuset): \
+                 take it away.";
     assert!(bound(Some(1)).ends_with(words), "{}", bound(Some(1)));
     assert!([Some(2), None].iter().all(|known| !bound(*known).contains("binds")));
 }
@@ -481,7 +481,7 @@ fn a_place_without_a_name_is_told_so() {
     (lock.holder_running_ns, lock.worked_in) = (900, vec![WorkedIn { place, callers: Vec::new(), looks: 3 }]);
     let words = of(&summary(), &[lock], "prog").words;
     let said = "at the mutex in prog+0x20d1 (no symbol). The holder was seen at work in prog+0x20d1 (no \
-                symbol) (3 of 3 looks).";
+                symbol) (3 of 3 samples).";
     assert!(words.contains(said), "{words}");
 }
 
