@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
 use crate::fast::{HashMap, HashSet};
+use crate::look;
 use crate::record::{Record, What};
 
 /// What a thread does.
@@ -221,10 +222,13 @@ impl Account {
         self.living.keys().copied()
     }
 
-    /// Of those, the processes that are there.
+    /// Of those, the processes that are there. A thread that waits for its parent's wait(2) is not.
     pub fn left(&self) -> u32 {
-        // SAFETY: no signal is sent: only asks whether the process is there.
-        self.living().filter(|process| unsafe { libc::kill(*process as libc::pid_t, 0) == 0 }).count() as u32
+        let is_there = |one: &&Thread| {
+            look::state(one.process, one.thread).is_some_and(|state| !matches!(state, b'Z' | b'X'))
+        };
+        let left: HashSet<u32> = self.threads.values().filter(is_there).map(|one| one.process).collect();
+        left.len() as u32
     }
 
     /// Has the process a thread that has not ended?
@@ -282,7 +286,8 @@ impl Account {
         });
         match state {
             State::Blocked => thread.times.blocks += 1,
-            State::Ready => thread.times.preemptions += 1,
+            // One that a stop has blocked was not preempted.
+            State::Ready => thread.times.preemptions += u64::from(thread.state != State::Blocked),
             State::Running => {}
         }
         let was = thread.state;

@@ -53,6 +53,11 @@ impl Halted {
         }
     }
 
+    /// A thread of that process has a processor: it was not stopped for all of the time since the last look.
+    pub fn ran(&mut self, process: u32) {
+        self.seen.remove(&process);
+    }
+
     /// Those that were stopped for long enough to be told, the longest first.
     pub fn finish(&mut self) -> Vec<Halt> {
         let told = self.sums.drain().filter(|(_, length_ns)| *length_ns >= LEAST_NS);
@@ -81,8 +86,15 @@ mod tests {
         }
         let [one] = halted.finish()[..] else { panic!("not one") };
         assert!(one.process == 9 && one.length_ns > 400 * MS, "{one:?}");
-        halted.look([1].into_iter(), 5_000 * MS, |_| true);
-        halted.look([1].into_iter(), 5_000 * MS, |_| true);
+        for ms in [5_000, 5_100, 5_200, 5_300] {
+            halted.look([1].into_iter(), ms * MS, |_| true);
+        }
+        assert_eq!(halted.finish(), []);
+        // It runs in between.
+        for ms in (6_000..7_000).step_by(50) {
+            halted.look([1, 7].into_iter(), ms * MS, |process| process == 7);
+            halted.ran(7);
+        }
         assert_eq!(halted.finish(), []);
     }
 }

@@ -51,6 +51,17 @@ pub fn is_forbidden(process: u32, thread: u32) -> bool {
     is_denied && has_memory(process, thread)
 }
 
+/// What the kernel says that a thread does: the letter of its state.
+pub(crate) fn state(process: u32, thread: u32) -> Option<u8> {
+    letter(&fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?)
+}
+
+/// Behind the name, which may have any characters.
+fn letter(text: &[u8]) -> Option<u8> {
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    text.get(end + 2).copied()
+}
+
 /// A thread that ends has given its memory up, and its files in /proc are root's from then on. Nobody forbids
 /// anything by that.
 fn has_memory(process: u32, thread: u32) -> bool {
@@ -129,6 +140,12 @@ mod tests {
         assert!(has_memory(own, own) && !has_memory(child.id(), child.id()));
         child.wait().unwrap();
         assert!(!has_memory(child.id(), child.id()));
+    }
+
+    #[test]
+    fn a_state_stands_behind_the_name() {
+        assert_eq!(letter(b"12 (a) b) T 1 2"), Some(b'T'));
+        assert_eq!([letter(b""), letter(b"12 (a)")], [None, None]);
     }
 
     #[test]

@@ -161,13 +161,14 @@ impl Recording {
         let mut lived_ns = began_ns;
         let own = own_ns();
         let status = loop {
+            self.stops.sleeps();
             self.rings.wait(Duration::from_nanos(self.options.turn_ns));
             let looked_ns = now_ns();
             // Before the records are taken: those of a program that has ended are all there.
             let ended = self.program.ended();
             self.stops.look(&mut self.program, self.account.living(), (lived_ns, looked_ns));
-            self.stops.look_at_each(self.account.living(), looked_ns);
             self.take(if ended.is_some() { u64::MAX } else { now_ns() });
+            self.stops.look_at_each(self.account.living(), looked_ns);
             if let Some(status) = ended {
                 break status;
             }

@@ -26,11 +26,12 @@ use crate::away::Away;
 use crate::frozen::Groups;
 use crate::halted::{Halt, Halted};
 use crate::record::{Record, What};
-use crate::{Program, now_ns, program};
+use crate::{Program, look, now_ns, program};
 
 /// BOUND: a shorter one is none: a tracer stops a program at each of its calls.
 const LEAST_NS: u64 = 10_000_000;
-/// BOUND: the same where a signal has stopped the program itself, of which the kernel tells us at once.
+/// BOUND: the same where a signal has stopped the program itself, of which the kernel tells us at once, and
+/// it has no other process.
 const LEAST_BY_SIGNAL_NS: u64 = 1_000_000;
 /// BOUND: so long after a wait that was only counted it is read, at most.
 const READ_NS: u64 = 50_000_000;
@@ -73,6 +74,8 @@ pub(crate) struct Stops {
     /// From when to when each look saw it stopped, for the last time. Later looks come before what was until
     /// then is known.
     seen: Option<(u64, u64)>,
+    /// When the first look after the last stop had seen it stopped: a stop ends later.
+    sighted_ns: u64,
     /// By a signal; and when looks found the last two times that somebody had let it go on.
     is_by_signal: bool,
     resumed_ns: [u64; 2],
@@ -110,6 +113,9 @@ impl Stops {
         if !self.has_records {
             self.ended_at(self.went_on_ns);
             self.idle_ns.get_or_insert(from_ns);
+        }
+        if self.is_past || self.seen.is_none_or(|(_, last_ns)| last_ns < self.ended_ns) {
+            self.sighted_ns = to_ns;
         }
         let first_ns = self.seen.filter(|_| !self.is_past).map_or(to_ns, |(first_ns, _)| first_ns);
         (self.seen, self.is_past) = (Some((first_ns, from_ns)), false);
@@ -163,6 +169,7 @@ impl Stops {
         let one = (record.process, record.thread);
         match record.what {
             What::In => {
+                self.halted.ran(record.process);
                 if !self.running.contains(&one) {
                     self.running.push(one);
                 }
@@ -195,7 +202,7 @@ impl Stops {
     /// Something happens. Was there a stop before it?
     fn over(&mut self, now_ns: u64) {
         let Some(idle_ns) = self.idle_ns.filter(|idle_ns| *idle_ns < now_ns) else { return };
-        let is_seen = self.seen.is_some_and(|(first_ns, last_ns)| last_ns >= idle_ns && first_ns < now_ns);
+        let is_seen = self.seen.is_some_and(|(_, last_ns)| last_ns >= idle_ns && self.sighted_ns < now_ns);
         let since_ns = if is_seen { Some(idle_ns) } else { self.unseen_since_ns(idle_ns, now_ns) };
         let least_ns = if is_seen && self.is_by_signal { LEAST_BY_SIGNAL_NS } else { LEAST_NS };
         let Some(from_ns) = since_ns.filter(|since_ns| now_ns - since_ns >= least_ns) else { return };
@@ -237,6 +244,11 @@ impl Stops {
         (is_most && now_ns <= until_ns + LATE_NS).then_some(from_ns)
     }
 
+    /// Whoever looks is about to sleep.
+    pub fn sleeps(&mut self) {
+        self.away.sleeps();
+    }
+
     /// Is the program stopped from outside at that time, a little ago? Only where nobody runs, the living
     /// processes are asked, some in a turn. The last look that saw the program alive was at `lived_ns`.
     pub fn look(
@@ -261,7 +273,8 @@ impl Stops {
         let Some(idle_ns) = (if self.has_records { self.idle_ns } else { Some(0) }) else { return };
         if program.is_stopped() {
             self.seen(looked_ns, now_ns());
-            self.is_by_signal = true;
+            // Others may go on, and sleep for a moment.
+            self.is_by_signal = living.nth(1).is_none();
             return;
         }
         let (asked_ns, next) = self.asked;
@@ -283,7 +296,12 @@ impl Stops {
     }
 
     /// Asks for processes that are stopped while others go on.
+    /// After the records until then are taken.
     pub fn look_at_each(&mut self, living: impl Iterator<Item = u32>, now_ns: u64) {
+        self.look_by(living, now_ns, is_stopped);
+    }
+
+    fn look_by(&mut self, living: impl Iterator<Item = u32>, now_ns: u64, is_stopped: impl Fn(u32) -> bool) {
         let own_ns = self.now_ns(now_ns);
         self.halted.look(living, own_ns, is_stopped);
     }
@@ -299,7 +317,7 @@ impl Stops {
         match (std::mem::replace(&mut self.is_frozen, is_frozen), is_frozen) {
             (false, true) => {
                 if let Some(thawed_ns) = self.thawed_ns.take().filter(|_| self.has_records) {
-                    self.over(thawed_ns);
+                    self.thawed(thawed_ns);
                 }
                 self.idle_ns = self.idle_ns.map(|idle_ns| idle_ns.max(asked_ns));
             }
@@ -307,7 +325,7 @@ impl Stops {
             (false, false) if self.has_records => {
                 // Nothing that it did before ends the stop.
                 if let Some(thawed_ns) = self.thawed_ns.take() {
-                    self.over(thawed_ns);
+                    self.thawed(thawed_ns);
                     self.seen = None;
                 }
             }
@@ -315,12 +333,24 @@ impl Stops {
         }
     }
 
+    /// It is frozen no more since then, and has done nothing. When somebody asks who was woken, that may be
+    /// long ago: a thread that runs then may have slept on for most of it.
+    fn thawed(&mut self, thawed_ns: u64) {
+        self.over(thawed_ns);
+        self.woke_ns = None;
+    }
+
     /// Did a stop end, since the last question? Then those threads want a processor from that moment on which
     /// left theirs shortly before it: nobody says when they are woken. Their records, which come before the
     /// next one.
     pub fn woken(&mut self, account: &Account) -> Vec<Record> {
         let Some(time_ns) = self.woke_ns.take() else { return Vec::new() };
-        let is_meant = |one: &&Thread| one.state == State::Blocked && time_ns < one.since_ns + NEAR_NS;
+        // One that was blocked of its own accord sleeps on. If the answer is late, its next switch is near.
+        let is_meant = |one: &&Thread| {
+            one.state == State::Blocked
+                && time_ns < one.since_ns + NEAR_NS
+                && !sleeps(one.process, one.thread)
+        };
         let record = |one: &Thread| {
             let (process, thread, what) = (one.process, one.thread, What::Preempted);
             Record { process, thread, time_ns, what }
@@ -369,14 +399,12 @@ impl Stops {
 /// Is this process stopped, by a signal or a debugger?
 fn is_stopped(process: u32) -> bool {
     // Its first thread's: the process's own adds all threads up.
-    std::fs::read(format!("/proc/{process}/task/{process}/stat"))
-        .is_ok_and(|text| matches!(state(&text), Some(b'T' | b't')))
+    matches!(look::state(process, process), Some(b'T' | b't'))
 }
 
-/// Behind the name, which may have any characters.
-fn state(text: &[u8]) -> Option<u8> {
-    let end = text.iter().rposition(|byte| *byte == b')')?;
-    text.get(end + 2).copied()
+/// Does the thread sleep?
+fn sleeps(process: u32, thread: u32) -> bool {
+    matches!(look::state(process, thread), Some(b'S' | b'D'))
 }
 
 #[cfg(test)]
@@ -631,6 +659,75 @@ mod tests {
         assert_eq!((woken, stops.woken(&account)), (vec![(7, 41), (8, 41)], vec![]));
     }
 
+    /// A parent may wait for the process that is stopped, and sleeps on behind the stop.
+    #[test]
+    fn whoever_sleeps_behind_a_stop_wants_no_processor() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            tell.send(unsafe { libc::gettid() } as u32).unwrap();
+            _ = wait.recv();
+        });
+        let (own, thread) = (std::process::id(), told.recv().unwrap());
+        while !sleeps(own, thread) {
+            std::thread::yield_now();
+        }
+        // No process has the other one's number.
+        let (other, mut account) = (u32::MAX, Account::default());
+        let mut stops = Stops::new(true);
+        for (ms, process, thread, what) in [
+            (0, own, thread, What::In),
+            (1, other, other, What::In),
+            (35, own, thread, What::Out),
+            (40, other, other, What::Out),
+        ] {
+            let one = Record { process, thread, time_ns: ms * MS, what };
+            stops.passed(ms * MS, Some(&one));
+            account.apply(&one);
+        }
+        stops.seen(60 * MS, 60 * MS);
+        stops.passed(150 * MS, Some(&Record { process: other, ..record(other, What::In) }));
+        let woken = stops.woken(&account);
+        assert_eq!(woken.iter().map(|one| one.thread).collect::<Vec<_>>(), [other]);
+        account.apply(&woken[0]);
+        let thread = &account.threads[&other];
+        assert_eq!((thread.state, thread.times.preemptions), (State::Ready, 0));
+        drop(end);
+        sleeper.join().unwrap();
+    }
+
+    /// As by `cpulimit -i`. Each first look is ahead of the records.
+    #[test]
+    fn a_program_that_is_always_stopped_as_a_whole_has_no_part_that_is() {
+        let mut stops = Stops::new(true);
+        for start in (0..1_000).step_by(100) {
+            let one = |process, what| Record { process, ..record(process, what) };
+            [7, 8].iter().for_each(|&who| _ = stops.passed(start * MS, Some(&one(who, What::In))));
+            for ms in [30, 40, 90] {
+                stops.seen((start + ms) * MS, (start + ms) * MS);
+                stops.look_by([7, 8].into_iter(), (start + ms) * MS, |_| true);
+                if ms == 30 {
+                    let out = |who| one(who, What::Out);
+                    [7, 8].iter().for_each(|&who| _ = stops.passed((start + 29) * MS, Some(&out(who))));
+                }
+            }
+        }
+        assert_eq!((stops.halted(), stops.sum_ns()), (Vec::new(), 9 * 71 * MS));
+    }
+
+    /// The look comes before the records of what the program did until then.
+    #[test]
+    fn a_block_before_a_later_stop_is_no_part_of_it() {
+        let mut stops = Stops::new(true);
+        passed(&mut stops, &[(0, 7, true), (20, 7, false)]);
+        stops.seen(25 * MS, 25 * MS);
+        assert_eq!(passed(&mut stops, &[(100, 7, true)]), [20]);
+        stops.seen(120 * MS, 120 * MS);
+        let all = [(105, 7, false), (118, 7, true), (119, 7, false), (200, 7, true)];
+        assert_eq!(passed(&mut stops, &all), [25, 38, 39, 39]);
+    }
+
     #[test]
     fn a_sleep_around_a_frozen_time_is_no_stop() {
         let mut stops = Stops::new(true);
@@ -647,11 +744,5 @@ mod tests {
             stops.finish(2_100 * MS)[0],
             Stop { from_ns: 360 * MS, at_ns: 360 * MS, length_ns: 250 * MS }
         );
-    }
-
-    #[test]
-    fn a_state_stands_behind_the_name() {
-        assert_eq!(state(b"12 (a) b) T 1 2"), Some(b'T'));
-        assert_eq!([state(b""), state(b"12 (a)")], [None, None]);
     }
 }

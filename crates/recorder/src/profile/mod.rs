@@ -361,6 +361,7 @@ impl Profiling {
         // Threads that are gone, whose last events may still be in the batch.
         let mut dead = Vec::new();
         let status = loop {
+            self.stops.sleeps();
             match &self.rings {
                 Ok(rings) => rings.wait(Duration::from_nanos(turn_ns)),
                 Err(_) => rings::sleep(Duration::from_nanos(turn_ns)),
@@ -370,10 +371,10 @@ impl Profiling {
             let ended = self.program.ended();
             let times = (self.lived_ns.max(self.from_ns), looked_ns);
             self.stops.look(&mut self.program, self.account.living(), times);
-            self.stops.look_at_each(self.account.living(), looked_ns);
             let horizon_ns = if ended.is_some() { u64::MAX } else { now_ns().saturating_sub(LATE_NS) };
             let before_ns = crate::recording::own_ns();
             let most = self.take(horizon_ns);
+            self.stops.look_at_each(self.account.living(), looked_ns);
             let took_ns = crate::recording::own_ns() - before_ns;
             let others = [self.taken - self.sampled.iter().sum::<u64>(), self.records];
             self.cost.took(took_ns, self.sampled, others, self.events.untaken());
