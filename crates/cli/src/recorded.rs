@@ -49,7 +49,7 @@ impl Output {
             Some(path) => Sink::file(path),
             None if streams::was_closed(libc::STDERR_FILENO) => {
                 // Nobody would read the report. Whoever has no standard error may read this.
-                let error = closed("standard error");
+                let error = closed("standard error", "name a file by -o");
                 let _ = writeln!(io::stdout(), "wakeful: {error}");
                 Err(error)
             }
@@ -84,7 +84,7 @@ impl Sink {
     pub fn file(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             if streams::was_closed(libc::STDOUT_FILENO) {
-                return Err(closed("standard output"));
+                return Err(closed("standard output", "name a file instead of -"));
             }
             return Ok(Self::stream(Box::new(io::stdout()), "standard output"));
         }
@@ -163,19 +163,23 @@ impl Sink {
             _ => "",
         };
         let name = plain(&self.name);
-        let advice = again(&error, self.path.is_some());
+        let elsewhere = match (&self.path, self.name.as_str()) {
+            (Some(_), _) => "name a file elsewhere",
+            (None, "standard output") => "name a file instead of -",
+            (None, _) => "name a file by -o",
+        };
+        let advice = again(&error, elsewhere);
         let _ = writeln!(io::stderr(), "wakeful: cannot write to {name}: {error}{gone};\n{advice}");
     }
 }
 
 /// We were started without it, and Rust's runtime has put /dev/null there.
-fn closed(stream: &str) -> anyhow::Error {
-    anyhow!("{stream} is closed, where the report would go;\nopen it, or name a file by -o")
+fn closed(stream: &str, otherwise: &str) -> anyhow::Error {
+    anyhow!("{stream} is closed, where the report would go;\nopen it, or {otherwise}")
 }
 
 /// What to do if a report could not be written.
-fn again(error: &io::Error, is_path: bool) -> String {
-    let elsewhere = if is_path { "name a file elsewhere" } else { "name a file by -o" };
+fn again(error: &io::Error, elsewhere: &str) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("make room there, or {elsewhere}, and run it again")
@@ -292,12 +296,13 @@ pub fn stopped(stops: u64, stopped_ns: u64, halted: &[Halted]) -> Option<String>
             1 => ", and another one for less".into(),
             many => format!(", and {} others for less", grouped(many as u64)),
         };
+        let (process, long) = (one.process, ns(one.length_ns));
+        let whom = match one.name.as_str() {
+            "" => process.to_string(),
+            name => format!("`{name}` ({process})"),
+        };
         format!(
-            "Its process `{}` ({}) was stopped for {} while others went on{others}; that counts as \
-             blocked.",
-            one.name,
-            one.process,
-            ns(one.length_ns)
+            "Its process {whom} was stopped for {long} while others went on{others}; that counts as blocked."
         )
     });
     let all: Vec<String> = whole.into_iter().chain(part).collect();
@@ -342,10 +347,14 @@ pub fn called(
     programs: &fast::HashMap<u32, String>,
     account: &Account,
 ) -> Called {
-    let kept = |name: &str| name.bytes().take(NAME).collect::<Vec<u8>>();
+    // It may end within a character, which the records have as one that is unknown.
+    let kept = |name: &str| {
+        let bytes: Vec<u8> = name.bytes().take(NAME).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
     let file = command.rsplit('/').next().unwrap_or_default();
     // A script has its interpreter's image, and its own name.
-    let became = programs.get(&process).filter(|name| kept(file) != name.as_bytes());
+    let became = programs.get(&process).filter(|name| kept(file) != **name);
     let own = became.map_or(file, String::as_str);
     let mut ran: BTreeMap<&str, u64> = BTreeMap::new();
     for (process, ran_ns) in &account.ran_ns {
@@ -355,7 +364,7 @@ pub fn called(
     }
     let all_ns = account.run_ns().max(1);
     let longest = ran.into_iter().max_by_key(|(_, ran_ns)| *ran_ns);
-    let longest = longest.filter(|(name, _)| kept(own) != name.as_bytes());
+    let longest = longest.filter(|(name, _)| kept(own) != **name);
     let longest = longest.map(|(name, ran_ns)| (name.to_owned(), ran_ns as f64 / all_ns as f64));
     let ran_longest = longest.filter(|(_, part)| *part >= LONGEST);
     match became.cloned() {

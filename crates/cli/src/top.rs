@@ -39,7 +39,7 @@ pub struct Args {
     /// Look once, and print it; as where standard output is no terminal
     #[arg(long, requires = "process")]
     once: bool,
-    /// Print that look as JSON, a line for each lock, and one for what it does not see
+    /// Print that look as JSON: a line for each lock, one for what it does not see, one if it is stopped
     #[arg(long, requires = "process")]
     json: bool,
     /// A process of a program under `wakeful profile` or `wakeful run`, or the profiler
@@ -78,6 +78,7 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
             look = watched.look();
         }
         let Some(look) = look else {
+            program::heard(process)?;
             bail!("process {process} has ended, or nobody tells any more what it waits for")
         };
         if !args.json {
@@ -116,6 +117,7 @@ fn watch(process: u32, args: &Args) -> Result<ExitCode> {
     };
     ratatui::restore();
     result?;
+    program::heard(process)?;
     Ok(ExitCode::SUCCESS)
 }
 

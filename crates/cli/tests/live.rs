@@ -79,8 +79,21 @@ fn who_waits_now_for_whom_and_since_when() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("sleeper") || text.contains("Nobody waits."), "{text}");
     assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
-    // SAFETY: the profiler passes it on to the program.
-    unsafe { libc::kill(own as libc::pid_t, libc::SIGTERM) };
+    // SAFETY: our child, which we have not waited for.
+    let profilers = |number| unsafe { libc::kill(own as libc::pid_t, number) };
+    profilers(libc::SIGSTOP);
+    for asked in [process, own] {
+        let talk = until(&mut profiler, || {
+            let (_, talk, status) = top(asked);
+            (status == Some(125)).then_some(talk)
+        });
+        assert!(talk.contains(&format!("process {own}, is stopped itself")), "{talk}");
+    }
+    profilers(libc::SIGCONT);
+    // Those who have asked in vain do no harm.
+    until(&mut profiler, || (top(process).2 == Some(0)).then_some(()));
+    // The profiler passes it on to the program.
+    profilers(libc::SIGTERM);
     profiler.wait().unwrap();
     let (locks, talk, status) = top(process);
     assert!(locks.is_empty() && status == Some(125), "{talk}");

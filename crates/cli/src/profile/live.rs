@@ -156,15 +156,25 @@ fn receive(mut socket: UnixStream) -> Option<(Vec<Line>, Head)> {
     Some((lines, head))
 }
 
-/// Asks the profiler that has this number who waits, and what it does not see. None if there is none, or if
-/// another process has its name.
-pub fn ask(profiler: u32) -> Option<(Vec<Line>, Head)> {
+/// A way to the profiler that has this number. None if there is none, or if another process has its name.
+fn connect(profiler: u32) -> Option<UnixStream> {
     let socket = UnixStream::connect_addr(&address(profiler).ok()?).ok()?;
     let (process, user) = peer(&socket)?;
     if process != profiler || (user != own_user() && own_user() != 0) {
         return None;
     }
-    receive(socket)
+    Some(socket)
+}
+
+/// Is that process a profiler?
+pub fn is_there(profiler: u32) -> bool {
+    connect(profiler).is_some()
+}
+
+/// Asks the profiler that has this number who waits, and what it does not see. None if there is none, or if
+/// it does not answer.
+pub fn ask(profiler: u32) -> Option<(Vec<Line>, Head)> {
+    receive(connect(profiler)?)
 }
 
 #[cfg(test)]

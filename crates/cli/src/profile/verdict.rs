@@ -732,9 +732,9 @@ fn nothing(told: &Told) -> Said {
         return (cause, format!("{amount}.{elsewhere}"), advice);
     }
     if cause == "unknown" {
-        let advice =
-            "Run `wakeful profile` on that program itself: it says why nothing is seen, and what to do.";
-        return (cause, format!("{amount}."), advice.into());
+        let whom = if summary.programs_silent > 1 { "one of those programs" } else { "that program itself" };
+        let advice = format!("Run `wakeful profile` on {whom}: it says why nothing is seen, and what to do.");
+        return (cause, format!("{amount}."), advice);
     }
     let idle = summary.blocked_ns > (summary.run_ns + summary.ready_ns) * 2;
     let advice = if summary.foreign().is_some() {

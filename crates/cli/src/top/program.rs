@@ -23,7 +23,7 @@ use recorder::symbols::Symbols;
 use serde::Serialize;
 
 use crate::format::{grouped, ns, plain, whole};
-use crate::profile::live::{Head, Line, ask};
+use crate::profile::live::{Head, Line, ask, is_there};
 use crate::profile::names::Site;
 
 /// What is waited at.
@@ -144,6 +144,23 @@ fn parent_of(process: u32) -> Option<u32> {
     (parent > 0).then_some(parent)
 }
 
+/// From a parent to its parent: of a program that tells nothing, one of them is the profiler.
+fn parents(process: u32) -> impl Iterator<Item = u32> {
+    iter::successors(parent_of(process), |one| parent_of(*one)).take(MOST_PARENTS)
+}
+
+/// Does its profiler not answer, as it is stopped itself?
+pub fn heard(process: u32) -> Result<()> {
+    let mut all = [Some(process), profiler_of(process)].into_iter().flatten().chain(parents(process));
+    match all.find(|one| is_stopped(*one) && is_there(*one)) {
+        Some(profiler) => bail!(
+            "the profiler, process {profiler}, is stopped itself;\nlet it go on, by `fg` or `kill -CONT \
+             {profiler}`"
+        ),
+        None => Ok(()),
+    }
+}
+
 /// May another user's rights be needed to look at it? The files of such a process are theirs, or root's.
 fn is_anothers(process: u32) -> bool {
     // SAFETY: no arguments.
@@ -172,14 +189,15 @@ impl Watched {
         // Without descriptors nobody can be asked, which would look as if nobody told.
         let ask_by = UnixStream::pair();
         drop(ask_by.with_context(|| format!("cannot ask about process {process}"))?);
+        heard(process)?;
         let profilers = [Some(process), profiler_of(process)];
-        // A program that tells nothing does not know its profiler, which is its parent.
-        let parents = iter::successors(parent_of(process), |one| parent_of(*one)).take(MOST_PARENTS);
         let asked = |one: &u32| ask(*one).is_some();
         let profiler = profilers.into_iter().flatten().find(asked).map(Source::Profiler);
         let memory = || Some(Source::Memory(Box::new(Outside::new(process)?), Since::default()));
-        let parent = || parents.into_iter().find(asked).map(Source::Profiler);
+        let parent = || parents(process).find(asked).map(Source::Profiler);
         let Some(source) = profiler.or_else(memory).or_else(parent) else {
+            // It may have been stopped since.
+            heard(process)?;
             if is_anothers(process) {
                 bail!(
                     "process {process} is another user's, or has other rights than you;\n\

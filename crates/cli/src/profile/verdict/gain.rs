@@ -140,6 +140,7 @@ pub(super) fn room(summary: &Summary) -> String {
     }
     let there = match summary.quota_milli.map(|milli| milli as f64 / 1e3) {
         Some(quota) if quota <= all => format!("its quota is {all:.2}"),
+        _ if all == 1.0 => "there is 1".into(),
         _ if all.fract() == 0.0 => format!("there are {all:.0}"),
         _ => format!("other programs leave it {all:.2}"),
     };

@@ -498,4 +498,7 @@ fn a_stop_is_told_in_one_line() {
         "Its process `child` (7) was stopped for 9.00ms while others went on; that counts as blocked."
     );
     assert!(stopped(3, 1).unwrap().contains(", at least 3 times (SIGSTOP"));
+    let halted = vec![crate::recorded::Halted { process: 7, name: String::new(), length_ns: 9_000_000 }];
+    let part = Summary { halted, ..summary() }.stopped().unwrap();
+    assert!(part.starts_with("Its process 7 was stopped for"), "{part}");
 }
