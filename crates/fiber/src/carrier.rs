@@ -478,7 +478,7 @@ impl Carrier {
             0 => self.pop_common(),
             1 => self.new.steal(),
             // A carrier without a seat cannot begin its new fibers.
-            _ => self.runtime.steal(self.index),
+            _ => self.runtime.steal_in_round(self.index, round),
         })
     }
 
@@ -494,7 +494,7 @@ impl Carrier {
         self.runtime.fire_timers();
         // Those who were due may be ours.
         let found = self.pop_ready().or_else(|| self.pop_common());
-        let found = found.or_else(|| self.runtime.steal(self.index));
+        let found = found.or_else(|| self.runtime.steal_any(self.index));
         if found.is_none() {
             self.rest();
         }
@@ -733,7 +733,8 @@ impl Carrier {
         self.new.steal().unwrap_or(null_mut())
     }
 
-    /// U3 of `seats.rs`, by the sentinel that took this carrier's seat.
+    /// U3 of `seats.rs`, by the sentinel that took this carrier's seat. True: it has one again, and may have
+    /// blocked with that before it was listened to again: then U3 begins again.
     pub fn silence(&self) -> bool {
         let upcall = self.upcall.get();
         let disable = || {
@@ -746,6 +747,7 @@ impl Carrier {
         };
         let enable = || _ = self.listen();
         self.runtime.seats.silence(self.index, disable, enable)
+            && sentinel::is_blocked(self.thread.load(Relaxed))
     }
 
     /// The calling fiber is about to block and says so: its seat goes to others at once.

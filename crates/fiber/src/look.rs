@@ -3,15 +3,26 @@
 //!
 //! Who has just become a sentinel looks at all carriers in memory. Then a block of which the kernel's word is
 //! on its way is found before that word. Where there are many seats, a word of each carrier takes too long.
-//! Epoll has the words of those that are heard. So only the others are looked at then, and all of them
-//! once a second. And each carrier that lies down asks epoll, too.
+//! Epoll has the words of those that are heard. So only the others are looked at then. All are looked at
+//! once a second, and each 2 ms while one runs of which the kernel does not tell. And each carrier that lies
+//! down hears what epoll has, until one of the words gives it a seat.
+//!
+//! It may be preempted between such a word and what it does about it. Then this word is late by a slice, as
+//! a sentinel is that waits for a processor.
 
 use core::sync::atomic::Ordering::*;
 
 use crate::carrier::Carrier;
-use crate::runtime::Runtime;
+use crate::record::Fiber;
+use crate::runtime::{Runtime, SECOND_NS};
 use crate::seats::Awake;
-use crate::sentinel::{self, Event, HEARD};
+use crate::sentinel::{self, Event, HEARD, LOOK_NS};
+
+/// All searches may begin at one carrier that always has new fibers. So those of rounds begin elsewhere, each
+/// third one, which looks at others' fibers first, one further.
+fn step_of_round(round: u32) -> u32 {
+    round / 3
+}
 
 impl Runtime {
     /// HINT: does a carrier run that the kernel says nothing of?
@@ -26,58 +37,69 @@ impl Runtime {
         self.many_seats.load(Relaxed)
     }
 
-    /// HINT: where a search for new fibers begins, where there are many seats.
+    /// HINT: where a search for new fibers begins that finds any, where there are many seats.
     pub(crate) fn rich(&self) -> Option<&'static Carrier> {
         if self.is_large() { self.carrier(self.rich.load(Relaxed)) } else { None }
     }
 
-    /// A new fiber was taken from this carrier.
-    pub(crate) fn note_rich(&self, carrier: u32) {
-        if self.is_large() && self.rich.load(Relaxed) != carrier {
-            self.rich.store(carrier, Relaxed);
+    /// A new fiber for a carrier that has none.
+    pub(crate) fn steal_any(&self, me: u32) -> Option<*mut Fiber> {
+        let rich = self.rich();
+        let (other, fiber) = self.steal(me, rich.map_or(me + 1, |carrier| carrier.index))?;
+        if rich.is_some_and(|carrier| carrier.index != other) {
+            self.rich.store(other, Relaxed);
         }
+        Some(fiber)
     }
 
-    /// How many events a sentinel takes at once. Where there are many carriers, who hears one mostly leaves
+    /// The same in this round, so that those of each carrier begin.
+    pub(crate) fn steal_in_round(&self, me: u32, round: u32) -> Option<*mut Fiber> {
+        let step = if self.is_large() { step_of_round(round) } else { 0 };
+        Some(self.steal(me, me + 1 + step)?.1)
+    }
+
+    /// How many events a sentinel takes at once. Where there are many seats, who hears one mostly leaves
     /// for a fiber. Others hear the next.
     pub(crate) fn heard_together(&self) -> usize {
         if self.is_large() { 1 } else { HEARD }
     }
 
     /// By a carrier that is about to sleep. Where there are many, those who stand sentinel may wait for a
-    /// processor. So it hears what there is, without waiting.
+    /// processor. So it hears what there is, without waiting, until it has a seat itself.
     pub(crate) fn glance(&'static self, me: &Carrier) -> Option<Awake> {
         let mut again = self.is_large() && self.activates();
-        while again {
+        let (mut awake, mut called) = (None, false);
+        while again && awake.is_none() && !self.seats.is_told(me.index) {
             again = false;
-            let awake = self.sentinel.sleep(
+            awake = self.sentinel.sleep(
                 0,
                 1,
                 || {},
                 |event| {
+                    again = event != Event::Deaf;
+                    called |= event == Event::Called;
                     match event {
-                        // That was for one of them.
-                        Event::Called => self.sentinel.ring(),
-                        Event::Deaf => {}
-                        event => {
-                            again = true;
-                            return self.hear(me, event);
-                        }
+                        Event::Switched(_) | Event::Timer => self.hear(me, event),
+                        Event::Called | Event::Deaf => None,
                     }
-                    None
                 },
             );
-            if awake.is_some() {
-                return awake;
-            }
         }
-        None
+        if called {
+            // That was for a sentinel. Before, it would be heard here again.
+            self.sentinel.ring();
+        }
+        awake
     }
 
-    /// The first look of a new sentinel. The last look at all was at `looked`, and another one is due so long
-    /// after that.
-    pub(crate) fn look_first(&'static self, me: &Carrier, every: u64) -> Option<Awake> {
-        let due = || sentinel::now_ns() >= self.looked.load(Relaxed) + every;
+    /// All carriers are looked at so often.
+    pub(crate) fn look_every_ns(&self) -> u64 {
+        if self.has_unheard() { LOOK_NS } else { SECOND_NS }
+    }
+
+    /// The first look of a new sentinel.
+    pub(crate) fn look_first(&'static self, me: &Carrier) -> Option<Awake> {
+        let due = || sentinel::now_ns() >= self.looked.load(Relaxed) + self.look_every_ns();
         if !self.is_large() || due() {
             return self.look_at_all(me);
         }
@@ -119,7 +141,7 @@ impl Runtime {
             if alone && mine && me.handed.get().is_null() {
                 me.handed.set(carrier.new_if_blocked());
             }
-            if !alone || !carrier.silence() || !sentinel::is_blocked(carrier.thread.load(Relaxed)) {
+            if !alone || !carrier.silence() {
                 break;
             }
         }
@@ -144,5 +166,20 @@ impl Runtime {
             self.invite();
         }
         mine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::step_of_round;
+
+    /// In the rounds that begin with other carriers' fibers, the search begins at each.
+    #[test]
+    fn rounds_begin_everywhere() {
+        for count in 2..100 {
+            let begin = |round| (1 + step_of_round(round)) % count;
+            let begun: Vec<u32> = (0..count).map(|number| begin(2 + 3 * number)).collect();
+            assert!((0..count).all(|carrier| begun.contains(&carrier)), "{count}: {begun:?}");
+        }
     }
 }

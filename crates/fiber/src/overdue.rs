@@ -95,14 +95,14 @@ impl Runtime {
             return None;
         }
         let mut mine = false;
-        let mut back = false;
         if self.seats.take(carrier.index) {
             carrier.overdue.replaced.store(true, Relaxed);
             mine = self.hand_on(me, None);
-            back = carrier.silence();
+            while carrier.silence() && self.seats.take(carrier.index) {
+                mine |= self.hand_on(me, None);
+            }
         }
         carrier.watched.store(false, Release);
-        let blocked = if back { self.has_switched(me, carrier.index) } else { None };
-        mine.then_some(Awake::Seated).or(blocked)
+        mine.then_some(Awake::Seated)
     }
 }

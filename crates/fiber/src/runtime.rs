@@ -31,9 +31,9 @@ const CLASSES: usize = 16;
 pub const CARRIERS: usize = 1024;
 /// How long the sentinel sleeps at most while every carrier can be heard; and how often it looks at the
 /// processors.
-const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// BOUND: with so many seats a new sentinel looks at each carrier: see `look.rs`.
+/// BOUND: with so many seats at most, a new sentinel looks at each carrier: see `look.rs`.
 const FEW: u32 = 16;
 /// BOUND: a carrier that was roused so long ago is not taken for one that is about to run.
 const COMES_NS: u64 = 200_000;
@@ -274,7 +274,8 @@ impl Runtime {
         self.idle.fetch_add(now.saturating_sub(since), Relaxed);
     }
 
-    /// How often a sentinel was woken because a carrier had left its processor or come back.
+    /// How often a sentinel, or a carrier that lay down, heard that a carrier had left its processor or come
+    /// back.
     pub fn upcalls(&self) -> u64 {
         self.told.load(Relaxed)
     }
@@ -367,15 +368,11 @@ impl Runtime {
         !self.common.is_empty() || self.rich().is_some_and(has_any) || self.all().any(has_any)
     }
 
-    /// Takes a new fiber from another carrier, beginning behind this one.
-    pub(crate) fn steal(&self, me: u32) -> Option<*mut Fiber> {
+    /// Takes a new fiber from another carrier, beginning with the one that `from` counts to.
+    pub(crate) fn steal(&self, me: u32, from: u32) -> Option<(u32, *mut Fiber)> {
         let count = self.count.load(Acquire);
-        let from = self.rich().map_or(me, |carrier| carrier.index);
-        let others = (0..count).map(|step| (from + step) % count).filter(|&other| other != me);
-        let (other, fiber) =
-            others.filter_map(|other| Some((other, self.carrier(other)?.new.steal()?))).next()?;
-        self.note_rich(other);
-        Some(fiber)
+        let mut others = (0..count).map(|step| (from + step) % count).filter(|&other| other != me);
+        others.find_map(|other| Some((other, self.carrier(other)?.new.steal()?)))
     }
 
     /// Wakes a carrier whose word was changed.
@@ -512,8 +509,7 @@ impl Runtime {
     pub(crate) fn stand_sentinel(&'static self, me: &Carrier) -> Awake {
         // The last one may have left with events unheard.
         self.fire_timers();
-        let often = || if self.has_unheard() { LOOK_NS } else { SECOND_NS };
-        let mut awake = self.look_first(me, often());
+        let mut awake = self.look_first(me);
         let mut looked = self.looked.load(Relaxed);
         while awake.is_none() {
             // It is there already: a call is only cleared.
@@ -523,7 +519,7 @@ impl Runtime {
             }
             self.keep_a_spare(me.index);
             self.sentinel.doze(true);
-            let every = often();
+            let every = self.look_every_ns();
             let look_next = self.look_next.load(Relaxed).saturating_sub(sentinel::now_ns());
             // From the moment of the last look: events that come often do not put the next one off.
             let wait = (looked + every).saturating_sub(sentinel::now_ns()).min(look_next.max(LOOK_NS));
@@ -556,7 +552,7 @@ impl Runtime {
         awake.unwrap_or(Awake::Lost)
     }
 
-    /// By a sentinel, or by who lies down in its place.
+    /// By a sentinel, or by who lies down.
     pub(crate) fn hear(&'static self, me: &Carrier, event: Event) -> Option<Awake> {
         match event {
             Event::Switched(carrier) => {

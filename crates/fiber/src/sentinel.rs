@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sentinels: carriers without a seat that hear from the kernel. All others sleep on their words.
+//! The sentinels: carriers without a seat that hear from the kernel. All others sleep on their words. Where
+//! there are many seats, they hear first what there is (`look.rs`).
 //!
 //! There are two, so that one may leave for a fiber without waking another first. Each event wakes one of
 //! them (the carriers' events are edge-triggered). So a call may wake the wrong one, who calls again.
@@ -199,7 +200,9 @@ impl Sentinel {
         let deaf = count < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
         awoken();
         if deaf {
-            Kernel::nap(most_ns.min(LOOK_NS));
+            if most_ns > 0 {
+                Kernel::nap(most_ns.min(LOOK_NS));
+            }
             return handle(Event::Deaf);
         }
         let mut found = None;

@@ -237,9 +237,7 @@ fn versions() {
 }
 
 /// A waiter that a broadcast under the mutex wakes finds the mutex free. It sleeps once a round, and not again
-/// for the mutex. Other load on the machine can only add to that, so the least of some runs counts. While
-/// other programs share the processors, wake-ups are made at once. Then only the others say that it does not
-/// hold.
+/// for the mutex. Other load on the machine can only add to that, so the least of some runs counts.
 #[test]
 fn a_broadcast_under_the_mutex_wakes_no_crowd() {
     let program = compile("crowd.c");
@@ -247,16 +245,10 @@ fn a_broadcast_under_the_mutex_wakes_no_crowd() {
         let one = || {
             let output = preloaded(&program).env("WAKEFUL_VIEW", view).output().unwrap();
             assert!(output.status.success(), "{}", show(&output));
-            let text = String::from_utf8(output.stdout).unwrap();
-            let (sleeps, had) = text.trim().split_once(' ').unwrap();
-            (sleeps.parse::<u32>().unwrap(), had.parse::<u32>().unwrap())
+            String::from_utf8(output.stdout).unwrap().trim().parse::<u32>().unwrap()
         };
-        let runs: Vec<(u32, u32)> = (0..5).map(|_| one()).collect();
-        let is_good = runs.iter().any(|(sleeps, _)| *sleeps < 150);
-        if !is_good {
-            assert!(runs.iter().all(|(_, had)| *had < 90), "sleeps in 100 waits, view {view}: {runs:?}");
-            skipped("other programs had the processors each time");
-        }
+        let least = (0..5).map(|_| one()).min().unwrap();
+        assert!(least < 150, "{least} sleeps in 100 waits, view {view}");
     }
     fs::remove_file(program).unwrap();
 }

@@ -255,9 +255,9 @@ impl Package {
         self.is_large().then(|| self.rich.load(Relaxed))
     }
 
-    /// Where there are many, who is about to sleep hears what there is, without waiting.
+    /// Where there are many, who is about to sleep hears what there is, without waiting, until it has a seat.
     fn glance(&self, me: u32) -> Option<Awake> {
-        while self.is_large() {
+        while self.is_large() && !self.seats.is_told(me) {
             let (thread, event) = upcall::glance()?;
             if let Some(awake) = self.told(me, thread, event) {
                 return Some(awake);
