@@ -19,6 +19,7 @@ mod quicksort;
 mod radiosity;
 
 pub use loops::{LoadedLoops, LoopApp, Loops, Sequential};
+pub use quicksort::SMALL;
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -50,11 +51,12 @@ pub trait Host: 'static {
 /// A program and the size of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum App {
-    /// Sorts so many numbers: ranges to sort are on a stack under one lock. A range of at most 32 is sorted
-    /// by insertion.
+    /// Sorts so many numbers: ranges to sort are on a stack under one lock.
     Quicksort {
         /// Numbers.
         elements: u32,
+        /// A range of at most so many is sorted by one thread, without the lock: see [`SMALL`].
+        small: u32,
     },
     /// Factors a sparse matrix: columns that wait for nothing are in a queue under one lock, and each
     /// column has a lock under which others are subtracted from it, as in SPLASH. The columns' dependences
@@ -101,7 +103,7 @@ impl App {
     /// How much there is to do in all, in the unit of [`Host::done`].
     pub fn parts(&self) -> u64 {
         match *self {
-            Self::Quicksort { elements } => elements.into(),
+            Self::Quicksort { elements, .. } => elements.into(),
             Self::Cholesky { levels, .. } | Self::FanOut { levels, .. } => cholesky::columns(levels) as u64,
             Self::Gauss { rows } => rows.saturating_sub(1).into(),
             Self::Lu { blocks } => blocks.into(),
@@ -129,7 +131,7 @@ impl App {
     /// The digest, computed by one thread in the simplest way.
     pub fn expected(self) -> u32 {
         match self {
-            Self::Quicksort { elements } => quicksort::expected(elements),
+            Self::Quicksort { elements, .. } => quicksort::expected(elements),
             Self::Cholesky { levels, .. } | Self::FanOut { levels, .. } => cholesky::expected(levels),
             Self::Gauss { rows } => gauss::expected(rows),
             Self::Lu { blocks } => lu::expected(blocks),
@@ -149,7 +151,9 @@ impl<H: Host> MutexVisitor<H::Platform> for Loader<'_, H> {
 
     fn visit<L: RawMutex<H::Platform> + 'static>(self, _: &'static Entry) -> Digest {
         match self.app {
-            App::Quicksort { elements } => quicksort::load::<H, L>(self.host, self.threads, elements),
+            App::Quicksort { elements, small } => {
+                quicksort::load::<H, L>(self.host, self.threads, elements, small)
+            }
             App::Cholesky { levels, block } => cholesky::load::<H, L>(self.host, self.threads, levels, block),
             App::FanOut { levels, block } => fan_out::load::<H, L>(self.host, self.threads, levels, block),
             App::Radiosity { side } => radiosity::load::<H, L>(self.host, self.threads, side),

@@ -6,8 +6,8 @@ use sync::mutex::RawMutex;
 
 use crate::{Digest, Host, Locked, Numbers, Word, digest, digest_of, words};
 
-/// Sorted by insertion.
-const SMALL: u32 = 32;
+/// A range of at most so many numbers is sorted by insertion.
+pub const SMALL: u32 = 32;
 
 fn input(elements: u32) -> impl Iterator<Item = u32> {
     let mut numbers = Numbers(1);
@@ -28,12 +28,15 @@ struct Sort<H: Host> {
     top: H::Shared<Word<H>>,
     /// Elements that are not in their places yet.
     left: H::Shared<Word<H>>,
+    /// The others get no range that is not larger.
+    small: u32,
 }
 
 impl<H: Host> Clone for Sort<H> {
     fn clone(&self) -> Self {
-        let Self { data, ranges, top, left } = self;
-        Self { data: data.clone(), ranges: ranges.clone(), top: top.clone(), left: left.clone() }
+        let Self { data, ranges, top, left, small } = self;
+        let small = *small;
+        Self { data: data.clone(), ranges: ranges.clone(), top: top.clone(), left: left.clone(), small }
     }
 }
 
@@ -41,6 +44,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
     host: &mut H,
     threads: u32,
     elements: u32,
+    small: u32,
 ) -> Digest {
     // A range is pushed for each that is larger than a small one.
     let room = 2 * (elements as usize + 1);
@@ -49,6 +53,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
         ranges: host.share(words::<H>([0, elements].into_iter().chain(std::iter::repeat_n(0, room)))),
         top: host.share(words::<H>([u32::from(elements > 0)].into_iter())),
         left: host.share(words::<H>([elements].into_iter())),
+        small: small.max(SMALL),
     };
     for locked in Locked::<H, L>::share(host, 1, threads) {
         let shared = shared.clone();
@@ -60,7 +65,7 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
 impl<H: Host> Sort<H> {
     fn work<L: RawMutex<H::Platform>>(&self, locked: &Locked<H, L>) {
         loop {
-            // ORDER: Acquire, pairs with the release in `insertion`: who leaves has seen all.
+            // ORDER: Acquire, pairs with the release below: who leaves has seen all.
             if self.left[0].load(Acquire) == 0 {
                 return;
             }
@@ -77,7 +82,7 @@ impl<H: Host> Sort<H> {
                 ))
             });
             let Some((mut begin, mut end)) = range else { continue };
-            while end - begin > SMALL {
+            while end - begin > self.small {
                 let middle = self.partition(begin, end);
                 // The larger one for the others, if there is something to sort in it.
                 let other = if middle - begin > end - middle { (begin, middle) } else { (middle, end) };
@@ -89,7 +94,9 @@ impl<H: Host> Sort<H> {
                     self.top[0].store(top + 1, Relaxed);
                 });
             }
-            self.insertion(begin, end);
+            self.alone(begin, end);
+            // ORDER: Release, pairs with `work`; publishes the elements.
+            self.left[0].fetch_sub(end - begin, Release);
         }
     }
 
@@ -145,7 +152,15 @@ impl<H: Host> Sort<H> {
             H::computed(2 * (at - to + 1));
         }
         H::done(end - begin);
-        // ORDER: Release, pairs with `work`; publishes the elements.
-        self.left[0].fetch_sub(end - begin, Release);
+    }
+
+    /// Sorts a range that nobody else has.
+    fn alone(&self, begin: u32, end: u32) {
+        if end - begin <= SMALL {
+            return self.insertion(begin, end);
+        }
+        let middle = self.partition(begin, end);
+        self.alone(begin, middle);
+        self.alone(middle, end);
     }
 }

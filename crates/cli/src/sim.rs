@@ -405,7 +405,7 @@ fn workload(args: &RunArgs, processors: u32) -> Result<Workload> {
     let critical_ns = args.critical.unwrap_or(20_000.0);
     let program = match (args.app, kind) {
         (Some(App::Quicksort), Kind::Mutex) => {
-            Program::Quicksort { lock, elements: args.size.unwrap_or(16_384) }
+            Program::Quicksort { lock, elements: args.size.unwrap_or(16_384), small: ::sim::SMALL }
         }
         (Some(App::Cholesky), Kind::Mutex) => {
             let columns = args.size.unwrap_or(508);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs of `apps` compute the same on real threads and on simulated ones, whatever the lock.
 
-use apps::{App, Threads};
+use apps::{App, SMALL, Threads};
 use linux::Linux;
 use sim::{Machine, Program, Repartition, Setting, Workload, simulate};
 
-const SORT: App = App::Quicksort { elements: 3000 };
+const SORT: App = App::Quicksort { elements: 3000, small: SMALL };
 const FACTOR: App = App::Cholesky { levels: 4, block: 1 };
 const SEND: App = App::FanOut { levels: 4, block: 1 };
 const SOLVE: App = App::Gauss { rows: 33 };
@@ -35,7 +35,7 @@ fn with_every_mutex() {
         }
         for (threads, foreign) in [(4, 0.0), (11, 1.0)] {
             let setting = || Setting { foreign, bound: true, ..Setting::default() };
-            let sort = Program::Quicksort { lock: lock.into(), elements: 3000 };
+            let sort = Program::Quicksort { lock: lock.into(), elements: 3000, small: SMALL };
             assert_eq!(simulated(sort, threads, setting()), SORT.expected(), "quicksort simulated, {lock}");
             let factor = Program::Cholesky { lock: lock.into(), levels: 4, block: 1 };
             assert_eq!(
@@ -100,9 +100,10 @@ fn with_every_barrier() {
 #[test]
 fn sizes_at_the_edge() {
     for app in [
-        App::Quicksort { elements: 0 },
-        App::Quicksort { elements: 1 },
-        App::Quicksort { elements: 33 },
+        App::Quicksort { elements: 0, small: SMALL },
+        App::Quicksort { elements: 1, small: SMALL },
+        App::Quicksort { elements: 33, small: SMALL },
+        App::Quicksort { elements: 3000, small: 500 },
         App::Cholesky { levels: 1, block: 16 },
         App::Radiosity { side: 1 },
     ] {
@@ -117,7 +118,7 @@ fn sizes_at_the_edge() {
 
 #[test]
 fn another_input_is_another_digest() {
-    assert_ne!(SORT.expected(), App::Quicksort { elements: 2999 }.expected());
+    assert_ne!(SORT.expected(), App::Quicksort { elements: 2999, small: SMALL }.expected());
     assert_ne!(FACTOR.expected(), App::Cholesky { levels: 5, block: 1 }.expected());
     assert_ne!(SOLVE.expected(), App::Gauss { rows: 34 }.expected());
     assert_ne!(DIVIDE.expected(), App::Lu { blocks: 10 }.expected());

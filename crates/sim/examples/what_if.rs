@@ -10,9 +10,15 @@
 //! - `repartition=800`: ms between two repartitions
 //! - `block=4`: rows of the block that a number of Cholesky stands for; `levels=10`: of the columns' tree
 //! - `owned=1`: Cholesky as in SPLASH-2, each column with an owner, and locks at the queues alone
+//! - `small=512`: Quicksort's threads sort a range of so many numbers alone
+//! - `operation=0.1`: an arithmetic operation takes a tenth of what a word in the cache takes
+//! - `threads=11`: so many threads of each program
+//! - `after=1`: the figure on the other machine only; the first numbers are the same then
+//! - `show=work`: instead of times, which part of the processors' time was work, in the lower table and in
+//!   the claims. `show=turnaround`: the mean of the programs' ends; `show=sleeps`: how often threads slept
 
 use sim::figure::{Figure, figure, literal};
-use sim::{Machine, Program, Workload, figure::Data};
+use sim::{Machine, Program, Results, Workload, figure::Data};
 
 /// The machine with other values.
 fn changed(described: &Machine, changes: &[String]) -> Machine {
@@ -44,6 +50,9 @@ struct Others {
     block: Option<f64>,
     levels: Option<f64>,
     owned: Option<f64>,
+    small: Option<f64>,
+    operation: Option<f64>,
+    threads: Option<f64>,
 }
 
 impl Others {
@@ -60,12 +69,20 @@ impl Others {
             block: taken("block="),
             levels: taken("levels="),
             owned: taken("owned="),
+            small: taken("small="),
+            operation: taken("operation="),
+            threads: taken("threads="),
         }
     }
 
     fn change(&self, workload: &mut Workload) {
         if let (Some(it), Some(every_ms)) = (&mut workload.setting.repartition, self.repartition) {
             it.every_ms = every_ms;
+        }
+        workload.setting.operation = self.operation.unwrap_or(workload.setting.operation);
+        workload.threads = self.threads.map_or(workload.threads, |it| it as u32);
+        if let Program::Quicksort { small, .. } = &mut workload.program {
+            *small = self.small.map_or(*small, |it| it as u32);
         }
         if let Program::Cholesky { lock, levels, block } = &mut workload.program {
             *block = self.block.map_or(*block, |it| it as u32);
@@ -86,6 +103,37 @@ fn numbers(figure: &Figure, machine: &Machine, seeds: u64, others: &Others) -> V
     (1..=seeds).map(one).collect()
 }
 
+fn work(results: &Results, _: u64) -> f64 {
+    results.work_ms / results.cpu_ms
+}
+
+fn sleeps(results: &Results, _: u64) -> f64 {
+    results.threads.iter().map(|thread| thread.sleeps as f64).sum()
+}
+
+/// The mean of the ends of the programs.
+fn turnaround(results: &Results, _: u64) -> f64 {
+    let mut ends = Vec::new();
+    for thread in &results.threads {
+        ends.resize(ends.len().max(thread.instance + 1), 0.0f64);
+        ends[thread.instance] = ends[thread.instance].max(thread.finished_ms.unwrap_or(f64::NAN));
+    }
+    ends.iter().sum::<f64>() / ends.len() as f64
+}
+
+/// The figure, with what it is to show on its axis.
+fn showing(figure: &'static Figure, changes: &mut Vec<String>) -> Figure {
+    let place = changes.iter().position(|it| it.starts_with("show="));
+    let scale = match place.map(|place| changes.remove(place)).as_deref() {
+        None => figure.scale,
+        Some("show=work") => work,
+        Some("show=sleeps") => sleeps,
+        Some("show=turnaround") => turnaround,
+        Some(other) => panic!("{other}: work, sleeps or turnaround"),
+    };
+    Figure { scale, ..*figure }
+}
+
 /// The median, and the range.
 fn spread(mut all: Vec<f64>) -> String {
     all.sort_by(f64::total_cmp);
@@ -97,13 +145,17 @@ fn main() {
     let [name, seeds, changes @ ..] = &words[..] else {
         panic!("FIGURE SEEDS TABLE.FIELD=VALUE ...");
     };
-    let figure = figure(name).expect("a figure of `wakeful sim figure`");
     let seeds: u64 = seeds.parse().expect("a number of seeds");
-    let described = figure.described();
     let mut changes = changes.to_vec();
+    let figure = &showing(figure(name).expect("a figure of `wakeful sim figure`"), &mut changes);
+    let described = figure.described();
     let others = Others::of(&mut changes);
-    let before = numbers(figure, &described, seeds, &Others::default());
+    let only = changes.iter().position(|it| it == "after=1").map(|place| changes.remove(place));
     let after = numbers(figure, &changed(&described, &changes), seeds, &others);
+    let before = match only {
+        Some(_) => after.clone(),
+        None => numbers(figure, &described, seeds, &Others::default()),
+    };
     for claim in figure.claims {
         let of = |runs: &[Data]| spread(runs.iter().map(|data| (claim.number)(data)).collect());
         let bound = match literal(figure, claim) {

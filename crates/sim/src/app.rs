@@ -34,11 +34,11 @@ impl Host for Loading {
         self.world.spawn(self.app, body);
     }
 
-    /// An operation takes as long as a word that is in the cache.
+    /// An operation takes as long as a word that is in the cache, or as the setting says.
     fn computed(operations: u32) {
         // SAFETY: a thread of the machine runs, which is the current one.
-        let hit_ns = unsafe { (*engine()).memory.hit_ns() };
-        work_ns(f64::from(operations) * hit_ns);
+        let each_ns = unsafe { (*engine()).memory.hit_ns() * (*engine()).rules.setting.operation };
+        work_ns(f64::from(operations) * each_ns);
     }
 
     fn done(parts: u32) {

@@ -101,6 +101,7 @@ mod word;
 mod workload;
 mod world;
 
+pub use apps::SMALL;
 pub use beside::{Load, Measured};
 pub use delegated::{Order, Touches};
 pub use event::Event;

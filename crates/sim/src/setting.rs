@@ -94,11 +94,22 @@ pub struct Setting {
     pub honours_wishes: Option<bool>,
     /// Another second level than the machine's.
     pub second_level: Option<bool>,
+    /// An operation of a program of the crate `apps` takes so many times as long as a word in the cache.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub operation: f64,
     /// The simulation ends here, done or not. Virtual time.
     pub limit_ms: f64,
     /// Spinners are passed over where that makes no difference. For those who want to see that it makes none.
     #[serde(skip)]
     pub pass_over: bool,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn is_one(number: &f64) -> bool {
+    *number == 1.0
 }
 
 impl Default for Setting {
@@ -112,6 +123,7 @@ impl Default for Setting {
             queue: None,
             honours_wishes: None,
             second_level: None,
+            operation: 1.0,
             limit_ms: 60_000.0,
             pass_over: true,
         }

@@ -86,6 +86,9 @@ pub enum Program {
         lock: String,
         /// Numbers to sort.
         elements: u32,
+        /// A range of at most so many is sorted by one thread, without the lock.
+        #[serde(default = "small", skip_serializing_if = "is_small")]
+        small: u32,
     },
     /// Cholesky factorization with locks ([`apps::App::Cholesky`]; TR 1994, section 5.2).
     Cholesky {
@@ -138,6 +141,14 @@ fn is_number(block: &u32) -> bool {
     *block == number()
 }
 
+fn small() -> u32 {
+    apps::SMALL
+}
+
+fn is_small(range: &u32) -> bool {
+    *range == small()
+}
+
 impl Program {
     /// The lock or barrier, and its kind.
     pub fn lock(&self) -> (&'static str, &str) {
@@ -160,7 +171,7 @@ impl Program {
     /// As a program of the crate `apps`, with its lock or barrier.
     pub fn app(&self) -> Option<(App, &str)> {
         match *self {
-            Self::Quicksort { ref lock, elements } => Some((App::Quicksort { elements }, lock)),
+            Self::Quicksort { ref lock, elements, small } => Some((App::Quicksort { elements, small }, lock)),
             Self::Cholesky { ref lock, levels, block } => Some((App::Cholesky { levels, block }, lock)),
             Self::FanOut { ref lock, levels, block } => Some((App::FanOut { levels, block }, lock)),
             Self::Gauss { ref barrier, rows } => Some((App::Gauss { rows }, barrier)),

@@ -207,3 +207,27 @@ fn nobody_starves_for_a_free_lock_beside_threads_that_poll() {
         }
     }
 }
+
+#[test]
+fn an_operation_takes_as_long_as_the_setting_says() {
+    let work = |operation| {
+        let setting = Setting { operation, ..Setting::default() };
+        let program = Program::Quicksort { lock: "mcs-spin".into(), elements: 500, small: sim::SMALL };
+        let workload = Workload { program, setting, ..Workload::tr_lock("", 1, 1.0, 0.0, 1) };
+        run("sgi-challenge-11", &workload, 1).work_ms
+    };
+    assert!((work(4.0) - 4.0 * work(1.0)).abs() < 1e-6);
+}
+
+#[test]
+fn a_range_that_is_sorted_alone_needs_no_lock() {
+    let accesses = |small| {
+        let program = Program::Quicksort { lock: "mcs-spin".into(), elements: 2000, small };
+        let workload = Workload { program, ..Workload::tr_lock("", 4, 1.0, 0.0, 1) };
+        let results = run("sgi-challenge-11", &workload, 1);
+        (results.digest, results.misses)
+    };
+    let (often, seldom) = (accesses(sim::SMALL), accesses(2000));
+    assert_eq!(often.0, seldom.0);
+    assert!(seldom.1 < often.1, "{seldom:?} {often:?}");
+}

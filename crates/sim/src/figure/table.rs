@@ -3,7 +3,7 @@
 
 use super::Bound::{AtLeast, AtMost};
 use super::{Axis, Claim, Figure, largest2};
-use crate::{Machine, Program, Repartition, Results, Setting, Workload};
+use crate::{Machine, Program, Repartition, Results, SMALL, Setting, Workload};
 
 const LOCKS: &[&str] = &[
     "tas-b",
@@ -23,9 +23,8 @@ const RWLOCKS: &[&str] =
     &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-hardware", "rw-hardware-np"];
 const CENTRAL: &[&str] = &["c-spin", "c-block", "c-sp-blk", "c-last1", "c-avg3", "c-coarse", "c-sched"];
 const TREES: &[&str] = &["tree", "com-tree", "scal-sc"];
-/// The paper's points are not in its text.
+/// The paper's points are not in its text. `SHARED` are levels 2 and above.
 const LEVELS: &[f64] = &[1.0, 1.5, 2.0, 3.0];
-/// Levels 2 and above.
 const SHARED: &[f64] = &[2.0, 3.0];
 const MOST: f64 = 3.0;
 
@@ -132,7 +131,8 @@ fn cholesky(machine: Machine, lock: &str, level: f64, columns: u64) -> (Machine,
 }
 
 fn quicksort(machine: Machine, lock: &str, level: f64, elements: u64) -> (Machine, Workload) {
-    with_locks(machine, Program::Quicksort { lock: lock.into(), elements: elements as u32 }, level)
+    let (lock, elements) = (lock.into(), elements as u32);
+    with_locks(machine, Program::Quicksort { lock, elements, small: SMALL }, level)
 }
 
 /// Rows of whole lines, so that two threads never write the same one.
@@ -175,8 +175,8 @@ const HALF: &str = "At level 2 the lock is busy half of the time, so np locks ar
      tenth of the section it is 1.4, and then Ticket-np is far from the best of the others";
 const REMOTE: &str = "RW-Smart-Q moves several lines, of up to 30 us each, around sections of 20 us. Ten times as \
      long it is 1.2, but then RW-TAS-B does not improve with the level";
-const REPARTITIONED: &str = "C-sched is as fast as blocking here: each repartition some members spin by the number of processors before, for a quantum of \
-     30 ms, which is what it gains on the others in the 80 ms until the next";
+const REPARTITIONED: &str = "C-sched is as fast as blocking here: at each repartition some members spin by the \
+     number before, for a quantum of 30 ms, which is what it gains in the 80 ms until the next";
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
      machine by trial and error";
 
