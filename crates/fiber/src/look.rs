@@ -5,10 +5,10 @@
 //! on its way is found before that word. Where there are many seats, a word of each carrier takes too long.
 //! Epoll has the words of those that are heard. So only the others are looked at then. All are looked at
 //! once a second, and each 2 ms while one runs of which the kernel does not tell. And each carrier that lies
-//! down hears what epoll has, until one of the words gives it a seat.
+//! down hears what epoll has, until it is told something itself.
 //!
-//! It may be preempted between such a word and what it does about it. Then this word is late by a slice, as
-//! a sentinel is that waits for a processor.
+//! It may be preempted between such a word and what it does about it. Then this word, and the next one of
+//! that carrier, is late by a slice, as a sentinel is that waits for a processor.
 
 use core::sync::atomic::Ordering::*;
 
@@ -19,7 +19,8 @@ use crate::seats::Awake;
 use crate::sentinel::{self, Event, HEARD, LOOK_NS};
 
 /// All searches may begin at one carrier that always has new fibers. So those of rounds begin elsewhere, each
-/// third one, which looks at others' fibers first, one further.
+/// third one, which looks at others' fibers first, one further. BOUND: so a thief comes to each carrier's
+/// within three rounds a carrier.
 fn step_of_round(round: u32) -> u32 {
     round / 3
 }
@@ -115,7 +116,13 @@ impl Runtime {
         if !self.activates() {
             return None;
         }
-        self.all().fold(None, |found, carrier| found.or_else(|| self.has_switched(me, carrier.index)))
+        // Where there are many, this look is for the whole second: it does not end at the first one. More
+        // seats than one go to others (`hand_on`).
+        let all = self.is_large();
+        self.all().fold(None, |found, carrier| match found {
+            Some(_) if !all => found,
+            _ => found.or(self.has_switched(me, carrier.index)),
+        })
     }
 
     /// The upcall. If this carrier has blocked, its seat goes to whoever has work for it.

@@ -98,8 +98,11 @@ impl Runtime {
         if self.seats.take(carrier.index) {
             carrier.overdue.replaced.store(true, Relaxed);
             mine = self.hand_on(me, None);
-            while carrier.silence() && self.seats.take(carrier.index) {
-                mine |= self.hand_on(me, None);
+            // Without a seat it is silenced, too, and that ends it.
+            while carrier.silence() {
+                if self.seats.take(carrier.index) {
+                    mine |= self.hand_on(me, None);
+                }
             }
         }
         carrier.watched.store(false, Release);

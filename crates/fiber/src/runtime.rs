@@ -130,7 +130,7 @@ pub struct Runtime {
     roused: [AtomicU32; 2],
     /// See `look.rs`.
     pub(crate) many_seats: AtomicBool,
-    /// HINT: from this carrier the last new fiber was taken.
+    /// HINT: from this carrier the last new fiber was taken by one that had none.
     pub(crate) rich: AtomicU32,
     /// When a sentinel looked at all carriers last.
     pub(crate) looked: AtomicU64,

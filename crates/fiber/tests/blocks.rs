@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! So many seats that a new sentinel does not look at each carrier (`look.rs`): of many fibers that block in
-//! the kernel most lose their seats.
+//! the kernel many lose their seats.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn carriers() -> usize {
 }
 
 #[test]
-fn of_many_most_lose_their_seats() {
+fn of_many_those_that_block_lose_their_seats() {
     for activations in [Activations::Told, Activations::Polled] {
         let before = carriers();
         let runtime = Runtime::start(Config { processors: Some(SEATS), activations, ..Config::default() });

@@ -16,7 +16,8 @@
 //! is told apart ([`halted`](crate::halted)).
 //!
 //! Behind a stop the threads want a processor, and others may have them all. Nobody says when a thread is
-//! woken. So whoever left its processor shortly before a stop is ready from the stop's end on.
+//! woken. So whoever left its processor shortly before a stop is ready from the stop's end on, unless it
+//! sleeps then.
 //!
 //! Without the kernel's records a stop begins and ends when somebody looks. What the program did before that
 //! look is still to be read then, so it ends for good at the second one.
@@ -364,9 +365,13 @@ impl Stops {
         self.idle_ns.is_some_and(|from_ns| from_ns <= last_ns)
     }
 
-    /// This moment in the program's time.
+    /// This moment in the program's time. It does not go on while the record that ends a stop is still to
+    /// come, or it would go back then.
     pub fn now_ns(&self, now_ns: u64) -> u64 {
-        let stopped_ns = self.idle_ns.filter(|_| self.is_stopped());
+        let stopped_ns = self.idle_ns.and_then(|idle_ns| match self.is_stopped() {
+            true => Some(idle_ns),
+            false => self.unseen_since_ns(idle_ns, now_ns),
+        });
         stopped_ns.map_or(now_ns, |from_ns| from_ns.min(now_ns)).saturating_sub(self.sum_ns)
     }
 
@@ -542,6 +547,8 @@ mod tests {
         let mut stops = Stops::new(true);
         passed(&mut stops, &[(0, 7, true), (100, 7, false)]);
         stops.continued(95 * MS, 2_110 * MS);
+        // The record of its end is not there yet.
+        assert_eq!(stops.now_ns(2_109 * MS), 100 * MS);
         assert_eq!(passed(&mut stops, &[(2_100, 7, true), (2_105, 7, false)]), [100, 105]);
         // Later it is blocked for long, of its own accord; and not for most of the time.
         assert_eq!(passed(&mut stops, &[(9_105, 7, true), (9_110, 7, false)]), [7_105, 7_110]);

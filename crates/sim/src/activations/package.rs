@@ -2,7 +2,7 @@
 //! The fibers' runtime on the simulated machine: what `carrier.rs`, `sentinel.rs` and `runtime.rs` of the
 //! crate `fiber` do, around the same seats and deques.
 //!
-//! Not here: fibers that wait and are pinned, timers, policies, lending. So a carrier that comes back
+//! Not here: fibers that wait and are pinned, timers, policies, lending, rounds. So a carrier that comes back
 //! without a seat ends its task and lies down.
 
 use std::cell::{Cell, RefCell};
@@ -34,7 +34,7 @@ const EACH: u32 = 12;
 /// What a carrier is told when it is made.
 const SEATED: u32 = 1;
 const SPARE: u32 = 2;
-/// With so many seats a new sentinel looks at each carrier, as in the crate `fiber`.
+/// With so many seats at most a new sentinel looks at each carrier, as in the crate `fiber`.
 const FEW: u32 = 16;
 /// Nobody has the post.
 const NOBODY: u32 = u32::MAX;
