@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a sentinel looks at carriers: the upcall "has blocked", and the looks without one.
 //!
-//! Who has just become a sentinel looks at all carriers in memory. Then a block of which the kernel's word is
-//! on its way is found before that word. Where there are many seats, a word of each carrier takes too long.
-//! Epoll has the words of those that are heard. So only the others are looked at then. All are looked at
-//! once a second, and each 2 ms while one runs of which the kernel does not tell. And each carrier that lies
-//! down hears what epoll has, until it is told something itself.
+//! A new sentinel looks at all carriers in memory. So it finds a block before the kernel's word of it
+//! comes. Where there are many seats, a word of each carrier takes too long. Epoll has the words of those
+//! that are heard. So only the others are looked at then. All are looked at once a second, and each 2 ms
+//! while one runs of which the kernel does not tell. And each carrier that lies down hears what epoll has,
+//! until it is told something itself.
 //!
 //! It may be preempted between such a word and what it does about it. Then this word, and the next one of
 //! that carrier, is late by a slice, as a sentinel is that waits for a processor.
@@ -134,7 +134,7 @@ impl Runtime {
         if !carrier.is_blocked() {
             return None;
         }
-        // Who comes second does not touch the event: the first relies on what it says.
+        // The second one does not touch the event: the first relies on what it says.
         // ORDER: AcqRel, Release: what one sentinel did to the event comes before the next one's.
         let alone = !carrier.watched.swap(true, AcqRel);
         let mut mine = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! So many seats that a new sentinel does not look at each carrier (`look.rs`): of many fibers that block in
-//! the kernel many lose their seats.
+//! So many seats that a new sentinel does not look at each carrier (`look.rs`): carriers that block in the
+//! kernel lose their seats all the same.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -296,8 +296,7 @@ impl Stops {
         }
     }
 
-    /// Asks for processes that are stopped while others go on.
-    /// After the records until then are taken.
+    /// Asks for processes that are stopped while others go on. After the records until then are taken.
     pub fn look_at_each(&mut self, living: impl Iterator<Item = u32>, now_ns: u64) {
         self.look_by(living, now_ns, is_stopped);
     }

@@ -97,8 +97,9 @@ fn indistinguishable(series: &[&str], data: &Data) -> f64 {
 
 /// Why claims of figure 2 fail.
 const GRAIN: &str = "Our Radiosity computes too much between its locks: alone, 97 % of the processors' time \
-    is work, where the paper has 15 to 30 % of synchronization. With arithmetic at 0.03 of its time the \
-    largest is 5.7 and the mean 3.5 (example what_if, operation=0.03 size=1.34)";
+    is work, where the paper has 15 to 30 % of synchronization. With arithmetic at 0.06 of its time the \
+    largest is 3.4 and the mean 2.1, and at 0.03, in less than a quantum, 5.7 and 3.5 (example what_if, \
+    operation=0.06 size=1.67)";
 const AS_CHEAP: &str = "While a thread sleeps, another program has its processor. The price of blocking is \
     not the reason: \
     with system calls and wake-ups of ten times the price it is the same. Nor is it where a woken thread \

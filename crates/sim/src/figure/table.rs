@@ -175,8 +175,8 @@ const HALF: &str = "At level 2 the lock is busy half of the time, so np locks ar
      tenth of the section it is 1.4, and then Ticket-np is far from the best of the others";
 const REMOTE: &str = "RW-Smart-Q moves several lines, of up to 30 us each, around sections of 20 us. Ten times as \
      long it is 1.2, but then RW-TAS-B does not improve with the level";
-const REPARTITIONED: &str = "C-sched is as fast as blocking here: at each repartition some members spin by the \
-     number before, for a quantum of 30 ms, which is what it gains in the 80 ms until the next";
+const REPARTITIONED: &str = "C-sched is as fast as blocking here: at each repartition some members spin by \
+     the number before, for a quantum of 30 ms, which is what it gains in the 80 ms until the next";
 const TUNED: &str = "Our Ticket-np waits a fixed number of pauses for an answer, and looks at its ticket at fixed distances; the paper tuned both for each \
      machine by trial and error";
 
