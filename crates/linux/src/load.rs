@@ -25,7 +25,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 const TICK_SHIFT: u32 = 17;
 /// BOUND: ticks from one look to the next, at least: a millisecond.
 const LOOK_TICKS: u32 = 8;
-/// COST: looks so many ticks apart, 16 ms, have nothing to do with each other.
+/// COST: looks so many ticks apart, 16 ms, have nothing to do with each other. No cell known.
 const APART: u32 = 128;
 
 /// What was seen, in 64 bits. Threads of ours are among them, since each who asks knows of other ones.

@@ -69,7 +69,7 @@ impl Drop for Hold {
 }
 
 /// COST: regions in a row for which helpers are woken that are not wanted, before they end: a thread costs
-/// about as much as so many.
+/// about as much as so many. No cell known.
 const SURPLUS_REGIONS: u32 = 32;
 
 impl Pool {

@@ -9,12 +9,20 @@ use platform::{Platform, Priority};
 use sync::openmp::Patience;
 use sync::wait::{Informing, LOOK_PAUSES, Waiting};
 
-/// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs.
-const YIELDS: u32 = 8;
-/// COST: yields for a turn that goes round the team: who sleeps and is woken takes some 10 us.
-const TURN_YIELDS: u32 = 64;
-/// COST: ns for which nobody yields after that.
-const MEMORY_NS: u64 = 100_000_000;
+/// Yields before a waiter sleeps: a quarter of what that costs.
+fn most_yields() -> u32 {
+    let costs = Linux::costs();
+    costs.yields_in(costs.sleep / 4)
+}
+/// Yields for a turn that goes round the team, before a waiter sleeps: two sleeps and wake-ups.
+fn most_turn_yields() -> u32 {
+    let costs = Linux::costs();
+    costs.yields_in(2 * costs.sleep)
+}
+/// For so long nobody yields after that: the slice that a yield loses is a thirty-second part of it.
+fn memory_ns() -> u64 {
+    32 * Linux::costs().slice
+}
 
 /// Are threads to sleep that wait? By `OMP_WAIT_POLICY`; where it says `active`, or nothing, they do what is
 /// best.
@@ -30,7 +38,7 @@ static LOST_NS: AtomicU64 = AtomicU64::new(0);
 fn yields_to_us() -> bool {
     let before = Linux::now_ns();
     // HINT: wrong, a slice is lost, or somebody sleeps that need not.
-    if before.wrapping_sub(LOST_NS.load(Relaxed)) < MEMORY_NS {
+    if before.wrapping_sub(LOST_NS.load(Relaxed)) < memory_ns() {
         return false;
     }
     Linux::yield_now();
@@ -44,8 +52,9 @@ fn yields_to_us() -> bool {
 
 /// Spins while the kernel's view has nothing against it, then yields; false if that was in vain.
 fn awake(done: &impl Fn() -> bool) -> bool {
-    let (mut looks, mut yields) = (0, if is_passive() { YIELDS } else { 0 });
-    while yields < YIELDS {
+    let most = if is_passive() { 0 } else { most_yields() };
+    let (mut looks, mut yields) = (0, 0);
+    while yields < most {
         for _ in 0..LOOK_PAUSES {
             if done() {
                 return true;
@@ -67,7 +76,7 @@ fn awake(done: &impl Fn() -> bool) -> bool {
 /// Yields to those of the program's threads for whom it is, where there are more of them than processors;
 /// false if that was in vain.
 pub fn yielding(done: impl Fn() -> bool) -> bool {
-    let most = if is_passive() { 0 } else { TURN_YIELDS };
+    let most = if is_passive() { 0 } else { most_turn_yields() };
     (0..most).any(|_| done() || !yields_to_us()) && done()
 }
 

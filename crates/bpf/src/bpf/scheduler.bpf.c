@@ -48,12 +48,12 @@
 #include "sched_ext.h"
 
 #define LOOK 256
-/* COST: ns. Long against a quantum, short against a person's patience. */
+/* BOUND: ns. Whoever waited so long is next. Long against a quantum, short against a person's patience. */
 #define OVERDUE_NS 200000000ULL
 #define OVERDUE_EVERY_NS 25000000ULL
-/* COST: ns. The shortest quantum, which a debt leaves, or a hand-off passes on: a switch costs microseconds. */
+/* COST: ns. The shortest quantum, which a debt leaves, or a hand-off passes on: a switch costs microseconds. No cell known. */
 #define LEAST_NS 500000ULL
-/* COST: ns between two reckonings, which take some microseconds: as often as a program without us looks, and many quanta. */
+/* BOUND: ns between two reckonings, which take some microseconds: as often as a program without us looks, and many quanta. */
 #define RECKON_NS 1000000000ULL
 /* The weight of an application that has no other. */
 #define WEIGHT 100

@@ -13,8 +13,8 @@ use crate::view::perf::Perf;
 use crate::view::{self, Source};
 
 const MEMO_SHIFT: u32 = 4;
-/// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look
-/// (a clock read, 25 ns).
+/// COST: ns for which the answer of a scan holds: far below a time slice (milliseconds), far above a look (a
+/// clock read, 25 ns). No cell known.
 const MEMO_NS: u64 = 2_000;
 /// BOUND: a scan of n threads takes n x 10 to 20 ns; remembering it this many times as long bounds the whole
 /// process's expense for scanning to a fifth of one processor.

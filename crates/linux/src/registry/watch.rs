@@ -20,26 +20,27 @@ pub(super) const ALWAYS: u32 = 2;
 /// As [`UNWATCHED`], and it was not worth it because the thread switches so often: asks must be
 /// [`RESTLESS_ASKS`] times as many.
 pub(super) const RESTLESS: u32 = 4;
-/// COST: to find out takes four system calls.
+/// COST: to find out takes four system calls. No cell known.
 const RESTLESS_ASKS: u32 = 32;
 /// The view does not take it.
 pub(super) const REFUSED: u32 = 3;
 
-/// COST: a thread is watched when others have asked for its run state this often, and so much oftener than
-/// it switched since they began that it pays: a waiter asks about every 300 ns, which it may waste, and
-/// perf adds 1.3 to 2.1 us to a switch, [`PERF_COSTS`] of those. So the view costs a thread no more than
-/// twice what it can save (rent or buy, Karlin et al. 1991). At least this often, because beginning takes 10
-/// us and locked memory.
+/// COST: a thread is watched when others have asked for its run state this often, and so much oftener than it
+/// switched since they began that it pays: a waiter asks about every 300 ns, which it may waste, and perf
+/// adds 1.3 to 2.1 us to a switch, [`PERF_COSTS`] of those. So the view costs a thread no more than twice
+/// what it can save (rent or buy, Karlin et al. 1991). At least this often, because beginning takes 10 us and
+/// locked memory. Cell: Python's `Barrier` with 32 threads (`docs/design/mutex.md`).
 const ASKED: u32 = 32;
 /// See [`ASKED`].
 const PERF_COSTS: u32 = 5;
-/// COST: bpf adds 60 ns to a switch: so many are worth an ask, and more.
+/// COST: bpf adds 60 ns to a switch: so many are worth an ask, and more. No cell known.
 const BPF_SAVES: u32 = 8;
-/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched
-/// by perf: it would pay more than a twentieth, and who waits for it waits for a switch or two.
+/// COST: ns. A thread that has run for less than this between two switches, over its life, is not watched by
+/// perf: it would pay more than a twentieth, and who waits for it waits for a switch or two. Cell: the same
+/// as of [`ASKED`].
 const RUN_NS: u64 = 30_000;
 /// COST: after so many switches (perf: 0.4 ms of their time) a thread must earn it anew: ending it and
-/// beginning again takes a twentieth of that.
+/// beginning again takes a twentieth of that. Cell: none, 1,000 are as good (`docs/design/mutex.md`).
 const LEASE: u32 = 256;
 
 macro_rules! dispatch {

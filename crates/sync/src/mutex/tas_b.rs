@@ -62,7 +62,7 @@ use platform::{Atomic, Ordering::*, Platform, StaticPlatform, ThreadId};
 use super::RawMutex;
 use crate::wait::{self, Preemptable, Preemption};
 
-/// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far.
+/// COST: pauses; the bound is 5 to 22 us, less than the scheduler's shortest slice by far. No cell known.
 pub(crate) const FIRST_BACKOFF: u32 = 4;
 /// See [`FIRST_BACKOFF`].
 pub(crate) const LAST_BACKOFF: u32 = 512;

@@ -81,7 +81,7 @@ use core::ptr;
 use platform::{Atomic, AtomicInt, Ordering::*, Platform, Priority, StaticPlatform, ThreadId};
 
 use super::RawMutex;
-use crate::wait::{self, Waiting};
+use crate::wait::{self, SWITCH_LOOKS, Waiting};
 
 const TICKETS: u32 = (1 << TOP_SHIFT) - 1;
 const TOP_SHIFT: u32 = 20;
@@ -94,14 +94,14 @@ const STATE: usize = 3;
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// COST: pauses for each thread before us, about the length of a short section (40 to 170 ns).
+/// COST: pauses for each thread before us, about the length of a short section (40 to 170 ns). No cell known.
 pub(super) const PROPORTION: u32 = 4;
-/// COST: pauses between two looks at most, 2 to 11 us.
+/// COST: pauses between two looks at most, 2 to 11 us. No cell known.
 pub(super) const MOST_PAUSES: u32 = 256;
 
-/// COST: looks, of about 1 us and more, at a line that does not move, before a waiter makes room for any
-/// preempted thread of its own program.
-const STANDSTILL_LOOKS: u32 = 20;
+/// Looks at a line that does not move before a waiter makes room for any preempted thread of its own program:
+/// twice as long as falling asleep and being woken takes.
+const STANDSTILL_LOOKS: u32 = 2 * SWITCH_LOOKS;
 
 /// Ticket lock, waiting as `W` says.
 #[repr(C, align(8))]

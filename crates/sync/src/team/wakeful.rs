@@ -96,7 +96,7 @@ const AWAITED: u32 = 4;
 const GONE: u32 = 5;
 
 /// A free helper spins for so many times what waking an idle processor costs. COST: by trial; loops come in
-/// rows.
+/// rows. No cell known.
 const FREE_IDLES: u64 = 4;
 /// A bound one spins for so many slices, on a processor that is nobody else's. What comes later is a long
 /// sequential part, in which others can have the processor ([`RawTeam::serve`]'s `spare`). A move of a

@@ -101,8 +101,8 @@ impl Waiting for Competitive {
 }
 
 /// COST: looks, of 0.6 to 3 us, for as long as falling asleep and being woken takes (2 processors, virtual
-/// machine: 5 to 15 us).
-const SWITCH_LOOKS: u32 = 10;
+/// machine: 5 to 15 us). No cell known.
+pub(crate) const SWITCH_LOOKS: u32 = 10;
 
 /// Is it time to ask [`Waiting::may_spin`]?
 #[inline(always)]
@@ -259,13 +259,15 @@ pub fn repay<N: Preemption, P: Platform>(me: ThreadId) {
 }
 
 /// Pauses between two looks at the kernel's hints, which cost a look at each thread where the view keeps no
-/// count. COST: 0.6 to 3 us; a hand-over between two running threads takes less, so that it never looks.
+/// count. COST: 0.6 to 3 us; a hand-over between two running threads takes less, so that it never looks. No
+/// cell known.
 pub const LOOK_PAUSES: u32 = 64;
-/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us.
+/// COST: pauses that take about as long as a context switch, the papers' SWITCH_TIME: 0.5 to 2 us. No cell
+/// known.
 pub const SWITCH_PAUSES: u32 = 50;
-/// COST: pauses after which a thread that was asked counts as preempted, 2 to 8 us: one that runs answers
-/// within 0.2 us, two moves of a line. More than waiters leave between two looks.
-pub const ANSWER_PAUSES: u32 = 192;
+/// Pauses after which a thread that was asked counts as preempted. One that runs answers after two moves of
+/// a line, when it looks at its word the next time: three times what waiters leave between two looks.
+pub const ANSWER_PAUSES: u32 = 3 * LOOK_PAUSES;
 
 /// How long a thread that gives its processor up stays away from it, for each thread that does so beside
 /// the same lock.
@@ -275,16 +277,18 @@ pub const ANSWER_PAUSES: u32 = 192;
 /// thread that the lock waits for is often on the other. (The scheduler of ours has: then that is all.)
 /// Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at
 /// work, in line perhaps; so one comes back each slice, however many there are, as if the scheduler had
-/// gone round. COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms and 32 threads, and
-/// two busy processes beside, those who came back kept the line asleep: a hand-over each 3 ms, for ever.
-const AWAY_NS: u64 = 3_000_000;
+/// gone round. With a third of a slice, 32 threads and two busy processes, those who came back kept the line
+/// asleep: a hand-over each 3 ms, for ever.
+fn away_ns<P: Platform>() -> u64 {
+    P::costs().slice
+}
 
 /// Threads away that count: with more, one of hundreds would be away for longer than a person waits.
 const MOST_AWAY: u32 = 31;
 
-/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters
+/// COST: naps in a row, of [`away_ns`], while the return would be at the expense of a thread that matters
 /// more. Bounded, because that thread may be kept from its processor by another program, which our absence
-/// does not help.
+/// does not help. No cell known.
 const RETURNS: u32 = 4;
 
 /// Pauses `turns` times, or as often as tells this platform apart from pausing once.
@@ -315,7 +319,7 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
     let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
     while rest > 0 {
         nap = rest.min(nap);
-        P::nap(AWAY_NS * nap as u64);
+        P::nap(away_ns::<P>() * nap as u64);
         // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as
         // it has been away.
         if P::spare_processors() {
@@ -329,7 +333,7 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
         if !P::higher_preempted(Priority::Running) {
             break;
         }
-        P::nap(AWAY_NS);
+        P::nap(away_ns::<P>());
     }
     away.fetch_sub(1, Relaxed);
 }

@@ -16,7 +16,7 @@ pub fn sample<P: Platform>() -> u64 {
 }
 
 /// W3. COST: looks in a sample. A lock that is held a fifth of the time passes for shareable in 3 % of the
-/// samples.
+/// samples. No cell known.
 pub const SAMPLES: u32 = 24;
 
 /// W1, W5. Between two looks of a waiter, at first: two hand-overs of the line, so that the holder's
@@ -46,7 +46,7 @@ pub fn spin<P: Platform>() -> u64 {
 }
 
 /// W3. A standby's first nap beside a hot lock. COST: three sleeps, by trial; the next naps double, up to
-/// [`patience`].
+/// [`patience`]. No cell known.
 pub fn nap<P: Platform>() -> u64 {
     3 * P::costs().sleep
 }
@@ -90,19 +90,22 @@ pub fn wait_most<P: Platform>() -> u64 {
 }
 
 /// W8. COST: a thread in line looks so often before it sleeps, with so many pauses between: 15 to 70 ms,
-/// which outlasts the turns of 1,024 threads.
+/// which outlasts the turns of 1,024 threads. Cell: `sim defaults`, 1,024 processors.
 pub const LINE_LOOKS: u32 = 100_000;
 /// See [`LINE_LOOKS`].
 pub const LINE_PAUSES: u32 = 16;
 /// BOUND: W9. And asks at each so many of these looks, 2 to 11 us, whether somebody wants its processor.
 pub const LINE_ASKS: u32 = 16;
-/// W8. COST: pauses before it tries again to get into line: at first, in `-np` the same of each processor
-/// if others are in line, and at most. Of 1,024 threads that come at once, one gets in after the other.
+/// W8. COST: pauses before it tries again to get into line: at first, in `-np` the same of each processor if
+/// others are in line, and at most. Of 1,024 threads that come at once, one gets in after the other. Cell:
+/// `sim defaults`, 1,024 processors; on 64 other pauses are as good.
 pub const AGAIN_PAUSES: u32 = 32;
-/// See [`AGAIN_PAUSES`]. The turns of the others come before, so the lock loses nothing, and its word moves
-/// less. 16 processors and fewer make no difference.
+/// COST: see [`AGAIN_PAUSES`]. The turns of the others come before, so the lock loses nothing, and its word
+/// moves less. 16 processors and fewer make no difference. Cell: `sim defaults`, 1,024 processors, levels 1
+/// and 2.
 pub const AGAIN_PAUSES_OF_EACH: u32 = 2;
 /// See [`AGAIN_PAUSES`].
 pub const AGAIN_MOST_PAUSES: u32 = 32_768;
-/// P1. So many are passed at most: whoever is the oldest then may well run.
+/// P1. COST: threads that are passed at most, by trial: whoever is the oldest then may well run. The cells
+/// are those of 256 processors at levels 2 and 4 in `sim defaults`.
 pub const PASSES: u32 = 64;
