@@ -32,7 +32,7 @@ use crate::wait::Preemption;
 impl<P: Platform> Waiter<P> {
     /// F1. Does it sleep on the word, which is held?
     pub fn is_futex(&self, word: u32) -> bool {
-        word & STANDBY == 0 && (self.beside || self.roused || word & KICK != 0)
+        word & STANDBY == 0 && (self.is_beside() || self.roused || word & KICK != 0)
     }
 }
 

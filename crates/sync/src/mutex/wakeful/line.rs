@@ -44,7 +44,7 @@
 
 use platform::{Atomic, Ordering::*, Platform, Priority, RunState, ThreadId, Wish};
 
-use super::waiter::{Role, Stance, Standby, Waiter};
+use super::waiter::Waiter;
 use super::{GENERATION, GENERATION_SHIFT, KICK, NEWEST, NEWEST_SHIFT, STANDBY, Wakeful, limits, newest};
 use crate::wait::{self, Preemption};
 
@@ -63,6 +63,10 @@ const PASSED: u32 = 4;
 /// Beside ASLEEP and AWAKE: it has been passed since it came.
 const KEPT: u32 = 8;
 
+/// I3. The role. Whoever has this is the only one that writes links of others, promotes and passes. Only the
+/// steps of this file make one: Q1 where the role was free, Q2 where the thread was promoted, and Q4.
+pub struct Lead(());
+
 /// Is this thread in no line? A signal handler that waits while its thread is in one finds the thread's
 /// words taken.
 pub fn may_join<P: Platform>(me: ThreadId) -> bool {
@@ -74,33 +78,31 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     pub(super) fn enlist(&self, word: u32, waiter: &mut Waiter<P>) {
         let me = waiter.place_in_line();
         if me != ThreadId::NONE {
-            let kept = if waiter.passed { KEPT } else { 0 };
-            P::word(me, STATE).store(kept | if waiter.awake { AWAKE } else { ASLEEP }, Relaxed);
+            let kept = if waiter.was_passed() { KEPT } else { 0 };
+            P::word(me, STATE).store(kept | if waiter.is_awake() { AWAKE } else { ASLEEP }, Relaxed);
         }
         let Some(word) = self.join(word, me, waiter) else { return waiter.do_without_line(self) };
-        let mut next = ThreadId::NONE;
         if word & (STANDBY | KICK) == KICK {
             // F3.
             P::wake(&self.word, u32::MAX);
         }
-        if word & STANDBY != 0 {
-            if self.sleep_in_line(me) == PASSED {
-                waiter.begin_again::<N>();
-                return P::word(me, STATE).store(IDLE, Relaxed);
-            }
-            next = self.unlink(me, true);
-            waiter.stance = if waiter.awake { Stance::Sharing } else { Stance::Choosy };
-            waiter.rival = Some(ThreadId::NONE);
+        let in_line = word & STANDBY != 0;
+        if in_line && self.sleep_in_line(me) == PASSED {
+            waiter.begin_again::<N>();
+            return P::word(me, STATE).store(IDLE, Relaxed);
+        }
+        let lead = Lead(());
+        let mut next = ThreadId::NONE;
+        if in_line {
+            next = self.unlink(&lead, me, true);
+            waiter.come_out_of_line();
         }
         if me != ThreadId::NONE {
             P::word(me, STATE).store(IDLE, Relaxed);
         }
         // The next one may use the room's id from here on.
         waiter.leave_room();
-        waiter.role =
-            Role::Standby(Standby { since: P::now_ns(), demanded: None, next, dark: false, vain: false });
-        waiter.grace = None;
-        waiter.nap = limits::nap::<P>();
+        waiter.become_standby(lead, next);
     }
 
     /// Q1. Returns the word as it was; `None` if the role is taken and the thread may not join the line.
@@ -123,7 +125,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 Ok(_) => return Some(word),
                 Err(now) => word = now,
             }
-            if waiter.awake {
+            if waiter.is_awake() {
                 if N::WISHES && newest(word) != ThreadId::NONE {
                     pauses = pauses.max(limits::AGAIN_PAUSES_OF_EACH * P::processors());
                 }
@@ -161,41 +163,40 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         }
     }
 
-    /// Finds the thread that has slept longest, behind one that shows it (OLDEST). The caller has the role
-    /// (I3).
-    fn oldest(&self, newest: ThreadId) -> ThreadId {
+    /// Finds the thread that has slept longest, behind one that shows it (OLDEST).
+    fn oldest(&self, lead: &Lead, newest: ThreadId) -> ThreadId {
         let mut thread = newest;
         loop {
             let oldest = P::word(thread, OLDEST).load(Relaxed);
             if oldest != 0 {
                 return ThreadId(oldest);
             }
-            thread = self.link(thread);
+            thread = self.link(lead, thread);
         }
     }
 
     /// Tells the sleeper that came before this one of it. Returns that.
-    fn link(&self, thread: ThreadId) -> ThreadId {
+    fn link(&self, _: &Lead, thread: ThreadId) -> ThreadId {
         let older = ThreadId(P::word(thread, OLDER).load(Relaxed));
         P::word(older, NEWER).store(thread.0, Relaxed);
         older
     }
 
-    /// The oldest sleeper: `next`, if that is known. NONE if nobody sleeps. The caller has the role (I3).
-    pub(super) fn head(&self, next: ThreadId) -> ThreadId {
+    /// The oldest sleeper: `next`, if that is known. NONE if nobody sleeps.
+    fn head(&self, lead: &Lead, next: ThreadId) -> ThreadId {
         if next != ThreadId::NONE {
             return next;
         }
         // ORDER: Acquire, pairs with Q1.
         match newest(self.word.load(Acquire)) {
             ThreadId::NONE => ThreadId::NONE,
-            newest => self.oldest(newest),
+            newest => self.oldest(lead, newest),
         }
     }
 
     /// W6. Shows the oldest sleeper, which it returns, to a relay.
-    pub(super) fn show(&self, next: ThreadId) -> ThreadId {
-        let head = self.head(next);
+    pub(super) fn show(&self, lead: &Lead, next: ThreadId) -> ThreadId {
+        let head = self.head(lead, next);
         // ORDER: Acquire, pairs with Q1.
         let newest = newest(self.word.load(Acquire));
         if head != ThreadId::NONE {
@@ -204,17 +205,21 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         head
     }
 
-    /// Q3. Gives the standby role to the oldest sleeper, `next` if that is known. The caller has the role
-    /// (I3), and somebody sleeps.
-    pub(super) fn promote(&self, next: ThreadId) {
-        self.tell(self.head(next), PROMOTED);
+    /// Q3. Gives the role to the oldest sleeper, `next` if that is known. Somebody sleeps.
+    pub(super) fn promote(&self, lead: Lead, next: ThreadId) {
+        self.tell(self.head(&lead, next), PROMOTED);
+    }
+
+    /// Q4. The caller has set RELAY, and HANDOFF is gone: so the standby has left it the role.
+    pub(super) fn promote_as_relay(&self) {
+        self.promote(Lead(()), ThreadId::NONE);
     }
 
     /// Q3 of W8, by the holder: promotes the oldest that is not preempted. If all are, the role ends, and
     /// the next to come finds it free (Q1). Where a thread joins at that moment, or the oldest of several is
     /// preempted after the look, it is promoted all the same.
-    pub(super) fn promote_running(&self, next: ThreadId) {
-        let oldest = self.pass(next);
+    pub(super) fn promote_running(&self, lead: Lead, next: ThreadId) {
+        let oldest = self.pass(&lead, next);
         // HINT: wrong either way, the last one loses its place, or the line waits for a slice.
         let ends = P::run_state(oldest) == RunState::Preempted && self.end_role(oldest);
         self.tell(oldest, if ends { PASSED } else { PROMOTED });
@@ -237,7 +242,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     }
 
     /// P1. Takes those of the oldest who are preempted out of the line. Returns the oldest that is left.
-    pub(super) fn pass(&self, next: ThreadId) -> ThreadId {
+    pub(super) fn pass(&self, lead: &Lead, next: ThreadId) -> ThreadId {
         // HINT: wrong either way, somebody loses his place, or the lock its standby, for a slice.
         let preempted = |thread| P::run_state(thread) == RunState::Preempted;
         // N1. Refused: it sleeps, or it was preempted after the look.
@@ -247,22 +252,28 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 && !P::change_wish(thread, Wish::Preemptable, Wish::UnpreemptableOther)
         };
         let goes = |thread| preempted(thread) || refuses(thread) && preempted(thread);
-        self.pass_while(self.head(next), limits::PASSES, goes)
+        self.pass_while(lead, self.head(lead, next), limits::PASSES, goes)
     }
 
     /// P2. Returns the oldest that is left.
-    pub(super) fn thin(&self, next: ThreadId) -> ThreadId {
+    pub(super) fn thin(&self, lead: &Lead, next: ThreadId) -> ThreadId {
         let not_passed_yet = |thread| P::word(thread, STATE).load(Relaxed) & KEPT == 0;
-        self.pass_while(self.head(next), P::processors(), not_passed_yet)
+        self.pass_while(lead, self.head(lead, next), P::processors(), not_passed_yet)
     }
 
     /// Takes the oldest out of the line, so many at most, but not the last. Returns the oldest that is left.
-    fn pass_while(&self, mut oldest: ThreadId, most: u32, goes: impl Fn(ThreadId) -> bool) -> ThreadId {
+    fn pass_while(
+        &self,
+        lead: &Lead,
+        mut oldest: ThreadId,
+        most: u32,
+        goes: impl Fn(ThreadId) -> bool,
+    ) -> ThreadId {
         for _ in 0..most {
             if oldest == ThreadId::NONE || !goes(oldest) {
                 break;
             }
-            match self.unlink(oldest, false) {
+            match self.unlink(lead, oldest, false) {
                 ThreadId::NONE => break,
                 second => {
                     self.tell(oldest, PASSED);
@@ -275,7 +286,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
 
     /// Takes the oldest out of the line, if it is not the last or `last` may go, too. Returns the one that
     /// is the oldest then.
-    fn unlink(&self, oldest: ThreadId, last: bool) -> ThreadId {
+    fn unlink(&self, lead: &Lead, oldest: ThreadId, last: bool) -> ThreadId {
         loop {
             let newer = P::word(oldest, NEWER).load(Relaxed);
             if newer != 0 {
@@ -291,7 +302,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 continue;
             }
             while thread != oldest {
-                thread = self.link(thread);
+                thread = self.link(lead, thread);
             }
         }
     }

@@ -24,7 +24,7 @@
 
 use platform::{Atomic, Ordering::*, Platform, RunState};
 
-use super::waiter::{Role, Standby, Waiter};
+use super::waiter::Waiter;
 use super::{HANDOFF, LOCKED, Wakeful, owner};
 use crate::wait::{self, Preemption};
 
@@ -53,9 +53,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                     // W9.
                 } else {
                     waiter.rival = Some(owner(word));
-                    if let Role::Standby(standby @ Standby { demanded: None, .. }) = &mut waiter.role {
-                        standby.next = self.pass(standby.next);
-                    }
+                    waiter.look_behind(|lead, next| self.pass(lead, next));
                     self.stand_by(word, waiter, RunState::Running, P::now_ns());
                 }
             }

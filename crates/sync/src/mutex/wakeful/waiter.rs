@@ -14,6 +14,17 @@
 //! A *waiter* is a thread that A1 or A2 has failed once. An *arrival* is a waiter that has not been in line
 //! yet, or was passed. Names in small letters are times, see [`limits`].
 //!
+//! | step | by | what, in short |
+//! |---|---|---|
+//! | W1 | arrival | looks at a held lock for a moment, then joins the line |
+//! | W2 | whoever may not join | takes a free role, or goes to a room, or naps |
+//! | W3 | a choosy waiter | looks closely at a free lock: takes it, shares it, or leaves it as hot |
+//! | W4 | one that shares | takes what it finds free |
+//! | W5 W6 | standby | sleeps on the word; demands the lock by the clock |
+//! | W7 | others | leave a demanded lock alone for a grace; one of them is the relay |
+//! | W9 | all | hand their processor to a preempted holder |
+//! | G1 G2 | all | leave at the deadline, and give their duties back |
+//!
 //! - W1. An arrival beside a held lock looks at the word, with growing gaps, until `arrival` has passed. It
 //!   stops before that if the holder does not run, HANDOFF is set, or the lock is hot (W3). Then it does Q1.
 //! - W2. Some may not join the line: a thread without an id, one with a deadline, and a signal handler whose
@@ -65,6 +76,7 @@
 
 use platform::{Atomic, AtomicInt, Deadline, Ordering::*, Platform, RunState, ThreadId, Wait};
 
+use super::line::Lead;
 use super::share::{self, in_the_dark, is_sharing, learn, try_share};
 use super::{HANDOFF, KICK, LOCKED, NEWEST, OWNER, RELAY, STANDBY, Wakeful, limits, line, owner};
 use crate::wait::look::{self, pause_until};
@@ -81,8 +93,35 @@ enum Place<P: Platform> {
     None,
 }
 
-/// What a waiter is.
-pub enum Role {
+/// How a waiter waits, by what it found when it came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// As a thread of a barging lock.
+    Barging,
+    /// Each thread of ours has a processor, and it may join the line: it waits awake (W8).
+    Awake,
+    /// Each has one, and other programs take most of it, the holder's too: it spins as in the dark (W1, W5).
+    Crowded,
+    /// Other programs share the few processors (F1).
+    Beside,
+}
+
+impl Mode {
+    fn of<N: Preemption, P: Platform>(queues: bool, now: u64) -> Self {
+        if look::is_crowded::<N, P>(now) {
+            Self::Crowded
+        } else if queues && P::roomy() {
+            Self::Awake
+        } else if look::is_beside_others::<N, P>(now) {
+            Self::Beside
+        } else {
+            Self::Barging
+        }
+    }
+}
+
+/// What a waiter is. Only the steps here change it.
+enum Role {
     /// It has come; `dark`: it spins for a holder of whom nobody knows whether it runs.
     Arrival { dark: bool },
     /// It stepped aside, and RELAY is its own.
@@ -92,16 +131,25 @@ pub enum Role {
 }
 
 /// The one awake waiter. Times in ns.
-pub struct Standby {
-    pub since: u64,
+struct Standby {
+    since: u64,
     /// It set HANDOFF then (W6).
-    pub demanded: Option<u64>,
+    demanded: Option<u64>,
     /// It promotes this thread next; NONE: it has to look.
-    pub next: ThreadId,
-    /// It spun for a holder of which nobody knows whether it runs, or for how long, ...
-    pub dark: bool,
-    /// ... and in vain (W5).
-    pub vain: bool,
+    next: ThreadId,
+    lead: Lead,
+    spin: Spin,
+}
+
+/// How a standby has spun (W5).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spin {
+    /// It knew that the holder runs.
+    Seen,
+    /// For a holder of which nobody knows whether it runs, or for how long.
+    Dark,
+    /// So, and in vain: that is learned, once.
+    Vain,
 }
 
 /// What a waiter does with a lock that it finds free.
@@ -121,24 +169,19 @@ pub struct Waiter<P: Platform> {
     pub deadline: Option<Deadline>,
     arrived: u64,
     place: Place<P>,
-    pub role: Role,
+    mode: Mode,
+    role: Role,
     pub stance: Stance,
     /// It has met somebody who runs and wants the lock too: this thread, NONE if it did not see which.
     pub rival: Option<ThreadId>,
     /// Until then it leaves a free lock to the standby, or as the standby to a relay (W7).
-    pub grace: Option<u64>,
+    grace: Option<u64>,
     /// It naps for so long next.
-    pub nap: u64,
-    /// It waits awake (W8).
-    pub awake: bool,
+    nap: u64,
     /// It has been taken out of the line since it came (P1, P2).
-    pub passed: bool,
-    /// Other programs take most of each processor, the holder's too: it spins as in the dark (W1, W5).
-    pub crowded: bool,
+    passed: bool,
     /// It has handed its processor off to this holder (W9).
-    pub handed: bool,
-    /// Other programs share the few processors (F1).
-    pub beside: bool,
+    handed: bool,
     /// It was woken on the word, where others may sleep, too (F2, F3).
     pub roused: bool,
 }
@@ -146,28 +189,21 @@ pub struct Waiter<P: Platform> {
 impl<P: Platform> Waiter<P> {
     fn new<N: Preemption>(me: ThreadId, now: u64, deadline: Option<Deadline>) -> Self {
         let queues = deadline.is_none() && line::may_join::<P>(me);
-        let crowded = look::is_crowded::<N, P>(now);
-        let awake = queues && !crowded && P::roomy();
-        let beside = look::is_beside_others::<N, P>(now);
+        let mode = Mode::of::<N, P>(queues, now);
+        let shares = mode == Mode::Awake || share::shares::<P>(me, now) || mode == Mode::Beside;
         Self {
             me,
             deadline,
             arrived: now,
             place: if queues { Place::Line } else { Place::None },
+            mode,
             role: Role::Arrival { dark: false },
-            stance: if awake || share::shares::<P>(me, now) || beside {
-                Stance::Sharing
-            } else {
-                Stance::Choosy
-            },
-            rival: awake.then_some(ThreadId::NONE),
+            stance: if shares { Stance::Sharing } else { Stance::Choosy },
+            rival: (mode == Mode::Awake).then_some(ThreadId::NONE),
             grace: None,
             nap: limits::nap::<P>(),
-            awake,
             passed: false,
-            crowded,
             handed: false,
-            beside,
             roused: false,
         }
     }
@@ -220,7 +256,7 @@ impl<P: Platform> Waiter<P> {
         if self.stance == Stance::Hot {
             self.stance = Stance::Choosy;
         }
-        self.rival = self.awake.then_some(ThreadId::NONE);
+        self.rival = self.is_awake().then_some(ThreadId::NONE);
         self.grace = None;
         self.arrived = P::now_ns();
         // HINT: that it was preempted (P1); if that is not so and stays so, it would be passed each time.
@@ -238,12 +274,58 @@ impl<P: Platform> Waiter<P> {
         first
     }
 
+    /// W8.
+    pub fn is_awake(&self) -> bool {
+        self.mode == Mode::Awake
+    }
+
+    /// F1.
+    pub fn is_beside(&self) -> bool {
+        self.mode == Mode::Beside
+    }
+
+    /// P2 does not take it out of the line (again).
+    pub fn was_passed(&self) -> bool {
+        self.passed
+    }
+
     pub fn is_standby(&self) -> bool {
         matches!(self.role, Role::Standby(_))
     }
 
     fn has_demanded(&self) -> bool {
         matches!(self.role, Role::Standby(Standby { demanded: Some(_), .. }))
+    }
+
+    /// Q2. It slept in line, and has met one who runs: the thread that promoted it.
+    pub fn come_out_of_line(&mut self) {
+        self.stance = if self.is_awake() { Stance::Sharing } else { Stance::Choosy };
+        self.rival = Some(ThreadId::NONE);
+    }
+
+    /// Q1, Q2. It has the role, and promotes `next` after itself, if that is known.
+    pub fn become_standby(&mut self, lead: Lead, next: ThreadId) {
+        self.role =
+            Role::Standby(Standby { since: P::now_ns(), demanded: None, next, lead, spin: Spin::Seen });
+        self.grace = None;
+        self.nap = limits::nap::<P>();
+    }
+
+    /// W8. Before its demand the standby looks at whom it promotes.
+    pub fn look_behind(&mut self, pass: impl FnOnce(&Lead, ThreadId) -> ThreadId) {
+        if let Role::Standby(Standby { demanded: None, lead, next, .. }) = &mut self.role {
+            *next = pass(lead, *next);
+        }
+    }
+
+    /// Q4, W7. A relay, of whom nothing is wanted any more, is an arrival.
+    fn relay_no_more(&mut self) {
+        self.role = Role::Arrival { dark: false };
+    }
+
+    /// A3, G2. What it was: now it holds the lock, or leaves.
+    fn end_role(&mut self) -> Role {
+        core::mem::replace(&mut self.role, Role::Arrival { dark: false })
     }
 }
 
@@ -254,7 +336,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let (me, now) = look::begin::<P>();
         wait::unshield::<N, P>(me);
         let mut waiter = Waiter::new::<N>(me, now, deadline);
-        if waiter.awake {
+        if waiter.is_awake() {
             self.wait_awake(word, &mut waiter);
             return true;
         }
@@ -276,8 +358,8 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             if matches!(waiter.role, Role::Relay) && word & HANDOFF == 0 {
                 // Q4. It is the other's turn.
-                self.promote(ThreadId::NONE);
-                waiter.role = Role::Arrival { dark: false };
+                self.promote_as_relay();
+                waiter.relay_no_more();
                 waiter.stance = Stance::Hot;
                 waiter.grace = None;
                 continue;
@@ -314,7 +396,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             return;
         }
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
-        let unknown = state == RunState::Unknown || waiter.crowded;
+        let unknown = state == RunState::Unknown || waiter.mode == Mode::Crowded;
         // A holder without a processor is no rival.
         waiter.rival = running.then_some(owner(word));
         let open = waiter.stance != Stance::Hot && word & HANDOFF == 0;
@@ -325,7 +407,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             Role::Relay => {
                 // Somebody else has barged in.
                 if self.word.compare_exchange(word, word & !RELAY, Relaxed, Relaxed).is_ok() {
-                    waiter.role = Role::Arrival { dark: false };
+                    waiter.relay_no_more();
                 }
             }
             Role::Arrival { dark } if open && running && waited < arrival::<P>(waiter.me, unknown) => {
@@ -398,7 +480,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         // A2, A3. ORDER: Acquire, pairs with R1; Release, pairs with the Acquire in `head`: the role may
         // pass to a relay.
         if let Err(now) = self.word.compare_exchange(word, new, AcqRel, Relaxed) {
-            if !waiter.awake {
+            if !waiter.is_awake() {
                 wait::unshield::<N, P>(waiter.me);
             } else if waiter.stance != Stance::Hot {
                 // W8. If it is free yet, somebody has only joined the line.
@@ -407,16 +489,17 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
             return false;
         }
-        match &mut waiter.role {
-            Role::Standby(standby) => {
+        match waiter.end_role() {
+            Role::Standby(Standby { next, lead, spin, .. }) => {
+                // With RELAY the role is the relay's, and with nobody in line it has ended.
                 if new & NEWEST != 0 && word & RELAY == 0 {
-                    if waiter.awake {
-                        self.promote_running(standby.next);
+                    if waiter.is_awake() {
+                        self.promote_running(lead, next);
                     } else {
-                        self.promote(standby.next);
+                        self.promote(lead, next);
                     }
                 }
-                if standby.dark && !standby.vain {
+                if spin == Spin::Dark {
                     learn::<P>(waiter.me, share::STANDBY, false);
                 }
             }
@@ -457,7 +540,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             let word = self.word.load(Relaxed);
             if word & LOCKED != 0 {
                 if seen != ThreadId::NONE && owner(word) != seen {
-                    if waiter.awake {
+                    if waiter.is_awake() {
                         waiter.stance = Stance::Sharing;
                     }
                     return false;
@@ -467,15 +550,15 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             }
         }
         match &mut waiter.role {
-            Role::Standby(standby) if locked == 0 && !waiter.awake => {
-                standby.next = self.thin(standby.next);
+            Role::Standby(standby) if locked == 0 && waiter.mode != Mode::Awake => {
+                standby.next = self.thin(&standby.lead, standby.next);
                 // Until it is held again: those of W8 come back to the line, and our next attempt fails
                 // when they do.
                 waiter.rival = None;
             }
             _ => {}
         }
-        if locked == 1 && (waiter.awake || try_share::<P>(waiter.me)) {
+        if locked == 1 && (waiter.is_awake() || try_share::<P>(waiter.me)) {
             waiter.stance = Stance::Sharing;
         } else if locked > 0 {
             waiter.stance = Stance::Hot;
@@ -488,10 +571,10 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     pub(super) fn stand_by(&self, word: u32, waiter: &mut Waiter<P>, state: RunState, now: u64) {
         let Role::Standby(standby) = &mut waiter.role else { return };
         let running = !matches!(state, RunState::Preempted | RunState::Blocked);
-        let dark = state == RunState::Unknown || waiter.crowded;
+        let dark = state == RunState::Unknown || waiter.mode == Mode::Crowded;
         let limit = if dark {
             in_the_dark::<P>(waiter.me, share::STANDBY, limits::spin::<P>())
-        } else if waiter.awake {
+        } else if waiter.mode == Mode::Awake {
             // It demands the lock before.
             limits::turn::<P>()
         } else {
@@ -502,7 +585,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
         let due = waited >= if running { patience } else { 2 * patience };
         if word & HANDOFF == 0 && (standby.demanded.is_some() || due) {
             // W6. HINT: in time whatever it says.
-            standby.next = self.show(standby.next);
+            standby.next = self.show(&standby.lead, standby.next);
             self.word.fetch_or(HANDOFF, Relaxed);
             standby.demanded = Some(now);
             waiter.grace = None;
@@ -518,14 +601,16 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
             P::nap_beside(&self.word, waiter.nap);
             waiter.nap = (waiter.nap * 2).min(limits::patience::<P>());
             waiter.stance = Stance::Choosy;
-        } else if waited < limit && waiter.awake {
+        } else if waited < limit && waiter.mode == Mode::Awake {
             P::pause();
         } else if waited < limit {
-            standby.dark |= dark;
+            if dark && standby.spin == Spin::Seen {
+                standby.spin = Spin::Dark;
+            }
             pause_until::<P>(now + (waited / 4).clamp(limits::poll::<P>(), limits::poll_most::<P>()));
         } else {
-            if dark && !standby.vain {
-                standby.vain = true;
+            if dark && standby.spin != Spin::Vain {
+                standby.spin = Spin::Vain;
                 learn::<P>(waiter.me, share::STANDBY, true);
             }
             self.sleep_as_standby(word, waiter.deadline, &mut waiter.roused);
@@ -555,13 +640,13 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
     /// G2. Gives back every duty.
     pub(super) fn resign(&self, waiter: &mut Waiter<P>) {
         self.end_futex(waiter);
-        let role = core::mem::replace(&mut waiter.role, Role::Arrival { dark: false });
+        let role = waiter.end_role();
         let mut word = self.word.load(Relaxed);
         match role {
             Role::Arrival { .. } => {}
             Role::Relay => loop {
                 if word & HANDOFF == 0 {
-                    return self.promote(ThreadId::NONE);
+                    return self.promote_as_relay();
                 }
                 match self.word.compare_exchange_weak(word, word & !RELAY, Relaxed, Relaxed) {
                     Ok(_) => return,
@@ -582,7 +667,7 @@ impl<P: Platform, N: Preemption> Wakeful<P, N> {
                 }
                 match freed {
                     Ok(_) if alone || word & RELAY != 0 => return,
-                    Ok(_) => return self.promote(standby.next),
+                    Ok(_) => return self.promote(standby.lead, standby.next),
                     Err(now) => word = now,
                 }
             },
