@@ -10,13 +10,20 @@ use super::Preemption;
 #[inline]
 pub fn begin<P: Platform>() -> (ThreadId, u64) {
     let me = P::register_lazily();
+    (me, begin_unnamed::<P>())
+}
+
+/// The same for a thread that nobody waits for by its name, as at a barrier, or that is known. Returns the
+/// time.
+#[inline]
+pub fn begin_unnamed<P: Platform>() -> u64 {
     let now = P::now_ns();
     P::refresh_processors(Some(now));
-    (me, now)
+    now
 }
 
 /// COST: threads of other programs for each processor. Beside more of them a thread has less than a third of
-/// its processor. `wakeful sim knowledge` shows both sides: beside one, staying awake is the gain; beside
+/// its processor. Cells: those of `wakeful sim knowledge`. Beside one, staying awake is the gain; beside
 /// three it loses.
 const CROWDED: u32 = 2;
 

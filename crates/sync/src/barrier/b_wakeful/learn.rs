@@ -47,7 +47,7 @@ use super::apart;
 use super::episode::{Episodes, spin_for};
 use super::limits::{self, *};
 use super::mood::{Mood, spin};
-use crate::wait::publish;
+use crate::wait::{look, publish};
 
 /// The phases in `phase`; without either, awake.
 const ASLEEP: u32 = 1 << 31;
@@ -144,8 +144,7 @@ impl<P: Platform> Learn<P> {
         let processors = P::processors();
         let trial = self.phase.load(Relaxed) & TRIAL != 0;
         let parties = episodes.parties();
-        let began = P::now_ns();
-        P::refresh_processors(Some(began));
+        let began = look::begin_unnamed::<P>();
         let mut now = began;
         // With a processor for each, a waiter that yields beside others runs when its own kind does not.
         let persists = parties <= processors && !P::metered();
@@ -285,7 +284,7 @@ impl<P: Platform> Learn<P> {
             self.enter(episodes, 0, now);
         } else if sample.elapsed_ms >= FIRST_MS {
             let used = u64::from(self.enter(episodes, 0, now));
-            // COST: less than 7/8 of what the processors have is less than all of it.
+            // COST: less than 7/8 of what the processors have is less than all of it. No cell known.
             let all = u64::from(sample.elapsed_ms) * 1_000 * u64::from(P::processors());
             let lacks = match load {
                 // All parties could run, and nobody else.

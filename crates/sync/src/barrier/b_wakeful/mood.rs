@@ -6,6 +6,7 @@ use platform::Platform;
 
 use super::episode::{Episodes, spin_for};
 use super::limits::{self, SPIN_PAUSES};
+use crate::wait::look;
 
 /// How the threads of one barrier wait for the end of an episode.
 ///
@@ -58,8 +59,7 @@ impl<P: Platform> Mood<P> for Yield {
         if others < processors && spin(episodes, processors, done) {
             return;
         }
-        let began = P::now_ns();
-        P::refresh_processors(Some(began));
+        let began = look::begin_unnamed::<P>();
         while !done() {
             if P::now_ns() - began > limits::patience::<P>() {
                 return sleep();

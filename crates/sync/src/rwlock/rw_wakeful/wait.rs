@@ -357,8 +357,8 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
     #[cold]
     #[inline(never)]
     pub(super) fn upgrade_by(&self, deadline: Option<Deadline>) -> bool {
-        P::register_lazily();
-        matches!(self.wait_as(Upgrader { since: P::now_ns() }, deadline), Waited::Taken)
+        let (_, since) = look::begin::<P>();
+        matches!(self.wait_as(Upgrader { since }, deadline), Waited::Taken)
     }
 
     /// W0. Takes the lock when it is free, unless somebody demands it, or it is biased.
@@ -425,8 +425,7 @@ impl<P: Readers, N: Preemption> Wakeful<P, N> {
 
     /// The only waiter that watches the state: F1 to F3, then the role.
     fn wait_in_front(&self, want: Want, roomy: bool, deadline: Option<Deadline>) -> bool {
-        let since = P::now_ns();
-        P::refresh_processors(Some(since));
+        let since = look::begin_unnamed::<P>();
         if !self.shared(since) {
             let uses = self.uses();
             self.pace(uses);
