@@ -2,7 +2,7 @@
 //! The one list of barriers: [`barriers!`](crate::barriers).
 
 use platform::Platform;
-use sync::barrier::{RawBarrier, RawBarrierDynamic};
+use sync::barrier::RawBarrier;
 
 /// What there is to say about a barrier without running it.
 #[derive(Clone, Copy, Debug)]
@@ -97,70 +97,16 @@ pub trait BarrierVisitor<P: Platform> {
         B::Member: 'static;
 }
 
-/// What to do with one barrier of the catalogue whose parties may join and leave.
-pub trait DynamicBarrierVisitor<P: Platform> {
-    /// What comes out.
-    type Output;
-    /// Called with the barrier's type.
-    fn visit<B: RawBarrierDynamic<P> + 'static>(self, entry: &'static BarrierEntry) -> Self::Output;
-}
-
-macro_rules! flag {
-    ($want:ident in [$($flag:ident)*]) => { false $(|| flag!(@same $want $flag))* };
-    (@same informed informed) => { true };
-    (@same $a:ident $b:ident) => { false };
-}
-
-macro_rules! kind {
-    (@dynamic dynamic) => {
-        true
-    };
-    (@dynamic fixed) => {
-        false
-    };
-    (@if dynamic: dynamic $then:block) => {
-        $then
-    };
-    (@if dynamic: fixed $then:block) => {};
-}
-
-macro_rules! expand {
-    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
-        /// Every barrier, in the order in which they are listed to a person.
-        pub static BARRIERS: &[BarrierEntry] = &[$(BarrierEntry {
-            name: $name,
-            summary: $summary,
-            citation: $citation,
-            dynamic: kind!(@dynamic $kind),
-            informed: flag!(informed in [$($flag)*]),
-        }),*];
-
-        /// Calls the visitor with the barrier of this name; `None` if there is none.
-        pub fn visit_barrier<P: Platform, V: BarrierVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = barrier(name)?;
-            $(if name == $name {
-                return Some(visitor.visit::<$type>(entry));
-            })*
-            None
-        }
-
-        /// Calls the visitor with the barrier of this name; `None` if there is none whose parties may join
-        /// and leave.
-        pub fn visit_dynamic_barrier<P: Platform, V: DynamicBarrierVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = barrier(name)?;
-            $(kind!(@if dynamic: $kind {
-                if name == $name {
-                    return Some(visitor.visit::<$type>(entry));
-                }
-            });)*
-            None
+macro_rules! list {
+    ($($row:tt)*) => {
+        expand! {
+            /// Every barrier, in the order in which they are listed to a person.
+            BARRIERS: BarrierEntry { kinds: dynamic; flags: [informed] } by barrier;
+            /// Calls the visitor with the barrier of this name; `None` if there is none.
+            visit_barrier: BarrierVisitor of any on Platform;
+            => [$($row)*]
         }
     };
 }
 
-barriers!(expand);
-
-/// The barrier of this name.
-pub fn barrier(name: &str) -> Option<&'static BarrierEntry> {
-    BARRIERS.iter().find(|entry| entry.name == name)
-}
+barriers!(list);

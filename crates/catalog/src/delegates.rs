@@ -64,51 +64,16 @@ pub trait DelegateVisitor<P: Platform> {
     fn visit<L: RawDelegate<P> + 'static>(self, entry: &'static DelegateEntry) -> Self::Output;
 }
 
-macro_rules! is {
-    (timed timed) => {
-        true
-    };
-    (served served) => {
-        true
-    };
-    ($want:ident $kind:ident) => {
-        false
-    };
-}
-
-macro_rules! expand {
-    ($({
-        $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*],
-        $citation:literal, $summary:literal
-    })*) => {
-        /// Every delegating lock, in the order in which they are listed to a person.
-        pub static DELEGATES: &[DelegateEntry] = &[$(DelegateEntry {
-            name: $name,
-            summary: $summary,
-            citation: $citation,
-            timed: is!(timed $kind),
-            served: is!(served $kind),
-            fair: flag!(fair in [$($flag)*]),
-            informed: flag!(informed in [$($flag)*]),
-        }),*];
-
-        /// Calls the visitor with the lock of this name; `None` if there is none.
-        pub fn visit_delegate<P: Platform, V: DelegateVisitor<P>>(
-            name: &str,
-            visitor: V,
-        ) -> Option<V::Output> {
-            let entry = delegate(name)?;
-            $(if name == $name {
-                return Some(visitor.visit::<$type>(entry));
-            })*
-            None
+macro_rules! list {
+    ($($row:tt)*) => {
+        expand! {
+            /// Every delegating lock, in the order in which they are listed to a person.
+            DELEGATES: DelegateEntry { kinds: timed served; flags: [fair informed] } by delegate;
+            /// Calls the visitor with the lock of this name; `None` if there is none.
+            visit_delegate: DelegateVisitor of any on Platform;
+            => [$($row)*]
         }
     };
 }
 
-delegates!(expand);
-
-/// The entry of this name.
-pub fn delegate(name: &str) -> Option<&'static DelegateEntry> {
-    DELEGATES.iter().find(|entry| entry.name == name)
-}
+delegates!(list);

@@ -3,11 +3,17 @@
 //! is one file in `sync` and one line in [`mutexes!`].
 #![no_std]
 
+#[macro_use]
+mod expand;
 mod barriers;
+mod delegates;
 mod named;
+mod rwlocks;
 
 pub use barriers::*;
+pub use delegates::*;
 pub use named::*;
+pub use rwlocks::*;
 #[doc(hidden)]
 pub use sync;
 
@@ -153,93 +159,20 @@ pub trait InPlaceMutexVisitor<P: Platform> {
     fn visit<L: RawMutex<P, Node = ()> + 'static>(self, entry: &'static Entry) -> Self::Output;
 }
 
-macro_rules! flag {
-    ($want:ident in [$($flag:ident)*]) => { false $(|| flag!(@same $want $flag))* };
-    (@same fair fair) => { true };
-    (@same informed informed) => { true };
-    (@same wishes wishes) => { true };
-    (@same $a:ident $b:ident) => { false };
-}
-
-macro_rules! kind {
-    (@in_place queue) => {
-        false
-    };
-    (@in_place $kind:ident) => {
-        true
-    };
-    (@timed timed) => {
-        true
-    };
-    (@timed $kind:ident) => {
-        false
-    };
-    (@if timed: timed $then:block) => {
-        $then
-    };
-    (@if timed: $kind:ident $then:block) => {};
-    (@if in_place: queue $then:block) => {};
-    (@if in_place: $kind:ident $then:block) => {
-        $then
-    };
-}
-
-mod delegates;
-mod rwlocks;
-
-pub use delegates::*;
-pub use rwlocks::*;
-
-macro_rules! expand {
-    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
-        /// Every mutual-exclusion lock, in the order in which they are listed to a person.
-        pub static MUTEXES: &[Entry] = &[$(Entry {
-            name: $name,
-            summary: $summary,
-            citation: $citation,
-            in_place: kind!(@in_place $kind),
-            timed: kind!(@timed $kind),
-            fair: flag!(fair in [$($flag)*]),
-            informed: flag!(informed in [$($flag)*]),
-            wishes: flag!(wishes in [$($flag)*]),
-        }),*];
-
-        /// Calls the visitor with the lock of this name; `None` if there is none.
-        pub fn visit_mutex<P: Platform, V: MutexVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = entry(name)?;
-            $(if name == $name {
-                return Some(visitor.visit::<$type>(entry));
-            })*
-            None
-        }
-
-        /// Calls the visitor with the lock of this name; `None` if there is none that lives in place.
-        pub fn visit_in_place_mutex<P: Platform, V: InPlaceMutexVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = entry(name)?;
-            $(kind!(@if in_place: $kind {
-                if name == $name {
-                    return Some(visitor.visit::<$type>(entry));
-                }
-            });)*
-            None
-        }
-
-        /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
-        pub fn visit_timed_mutex<P: Platform, V: TimedMutexVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = entry(name)?;
-            $(kind!(@if timed: $kind {
-                if name == $name {
-                    return Some(visitor.visit::<$type>(entry));
-                }
-            });)*
-            None
+macro_rules! list {
+    ($($row:tt)*) => {
+        expand! {
+            /// Every mutual-exclusion lock, in the order in which they are listed to a person.
+            MUTEXES: Entry { kinds: in_place timed; flags: [fair informed wishes] } by entry;
+            /// Calls the visitor with the lock of this name; `None` if there is none.
+            visit_mutex: MutexVisitor of any on Platform;
+            /// Calls the visitor with the lock of this name; `None` if there is none that lives in place.
+            visit_in_place_mutex: InPlaceMutexVisitor of in_place on Platform;
+            /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
+            visit_timed_mutex: TimedMutexVisitor of timed on Platform;
+            => [$($row)*]
         }
     };
 }
 
-mutexes!(expand);
-
-/// The entry of this name.
-pub fn entry(name: &str) -> Option<&'static Entry> {
-    MUTEXES.iter().find(|entry| entry.name == name)
-}
+mutexes!(list);

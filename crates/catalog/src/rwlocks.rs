@@ -63,45 +63,18 @@ pub trait TimedRwLockVisitor<P: Platform> {
     fn visit<L: RawRwLockRecursive<P> + 'static>(self, entry: &'static Entry) -> Self::Output;
 }
 
-macro_rules! expand {
-    ($({ $name:literal, $ident:ident, [P] $type:ty, $kind:ident, [$($flag:ident)*], $citation:literal, $summary:literal })*) => {
-        /// Every reader-writer lock, in the order in which they are listed to a person.
-        pub static RWLOCKS: &[Entry] = &[$(Entry {
-            name: $name,
-            summary: $summary,
-            citation: $citation,
-            in_place: kind!(@in_place $kind),
-            timed: kind!(@timed $kind),
-            fair: flag!(fair in [$($flag)*]),
-            informed: flag!(informed in [$($flag)*]),
-            wishes: flag!(wishes in [$($flag)*]),
-        }),*];
-
-        /// Calls the visitor with the lock of this name; `None` if there is none.
-        pub fn visit_rwlock<P: Readers, V: RwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = rwlock(name)?;
-            $(if name == $name {
-                return Some(visitor.visit::<$type>(entry));
-            })*
-            None
-        }
-
-        /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
-        pub fn visit_timed_rwlock<P: Readers, V: TimedRwLockVisitor<P>>(name: &str, visitor: V) -> Option<V::Output> {
-            let entry = rwlock(name)?;
-            $(kind!(@if timed: $kind {
-                if name == $name {
-                    return Some(visitor.visit::<$type>(entry));
-                }
-            });)*
-            None
+macro_rules! list {
+    ($($row:tt)*) => {
+        expand! {
+            /// Every reader-writer lock, in the order in which they are listed to a person.
+            RWLOCKS: Entry { kinds: in_place timed; flags: [fair informed wishes] } by rwlock;
+            /// Calls the visitor with the lock of this name; `None` if there is none.
+            visit_rwlock: RwLockVisitor of any on Readers;
+            /// Calls the visitor with the lock of this name; `None` if there is none with a timed acquire.
+            visit_timed_rwlock: TimedRwLockVisitor of timed on Readers;
+            => [$($row)*]
         }
     };
 }
 
-rwlocks!(expand);
-
-/// The entry of this name.
-pub fn rwlock(name: &str) -> Option<&'static Entry> {
-    RWLOCKS.iter().find(|entry| entry.name == name)
-}
+rwlocks!(list);
