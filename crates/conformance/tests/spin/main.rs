@@ -13,6 +13,7 @@ use sync::spin::Wakeful;
 mod loom;
 mod shuttle;
 mod threads;
+mod twins;
 
 /// The spin lock as a mutex.
 struct Spin<P: Platform>(Wakeful<P>);
