@@ -14,6 +14,7 @@ docs/SUMMARY.md docs/start.md docs/packages.md docs/gain.md docs/permissions.md 
 docs/style.md
 docs/glossary.md docs/faq.md docs/messages.md docs/processors.md docs/use.md docs/limits.md docs/openmp-speed.md SECURITY.md
 docs/design/mutex.md docs/design/rwlock.md docs/design/condvar.md docs/design/semaphore.md docs/design/team.md
+docs/design/once.md docs/design/spin.md docs/design/openmp.md
 docs/design/barrier.md docs/design/guard.md docs/simulator.md vm/README.md docs/openmp.md docs/performance.md docs/programs.md docs/programs-earlier.md docs/informing.md
 """.split()
 MOST_WORDS = 25

@@ -20,7 +20,6 @@
 //! Where there are many processors, threads arrive at *nodes* (`combine.rs`), and wait for another word.
 //!
 //! # State
-//!
 //! `state`: bits 0-15 the episode's number e; 16 SLEEPERS s; 17-31, signed, the arrivals n that it needs.
 //!
 //! | from | to | by |
@@ -35,7 +34,6 @@
 //! hints.
 //!
 //! # Invariants
-//!
 //! I1. One step, A2, ends an episode. From the last A1 to A2 nobody arrives, joins or leaves.
 //! I2. A1 tells a thread its episode. One too many is not counted: A2 overwrites what it subtracted.
 //! I3. A sleeper has set SLEEPERS, or has seen it set, in its own episode. A2 of that episode sees it.
@@ -43,7 +41,6 @@
 //!     A2. I5: `drained.rs`.
 //!
 //! # Protocol
-//!
 //! | step | what happens |
 //! |---|---|
 //! | A1 A2 | Subtract one from the arrivals needed. The last one begins the next episode. |
@@ -55,13 +52,11 @@
 //! | W5 F1, N1 to N5 | See `drained.rs` and `combine.rs`. |
 //!
 //! # Memory order
-//!
 //! A1 (AcqRel, a chain that A2 continues) -> W1 acquire publishes what members wrote. A3 release -> W2
 //! acquire: a thread that has seen its own episode's call finds that episode over. C1 release -> W3 acquire.
 //! J1 and D1 need none: their threads arrive later, or tell one that does.
 //!
 //! # Under the scheduler
-//!
 //! A party is preempted: the others yield to it, or sleep. A thread is preempted between A1 and A2: the
 //! others wait as if it had not come. A hint is wrong: threads lose slices or sleep needlessly; A4 wakes
 //! every sleeper. A thread that goes home, or away from another one (`apart.rs`), changes its affinity mask
@@ -69,16 +64,13 @@
 //! home for good, all wait for it.
 //!
 //! # Fairness and space
-//!
 //! Fair by nature. 24 bytes, drained 28, a node 128. 12,287 parties, and as many threads too many; no nodes
 //! for more than 6,143. A thread that sleeps through exactly 65,536 episodes sleeps through one more.
 //!
 //! # Rejected
-//!
 //! Meetings, shorter rests and more: `docs/design/barrier.md`, with the measurements.
 //!
 //! # Checked by
-//!
 //! `conformance`: threads, loom, shuttle; combining, joining, leaving, too many threads, foreign load; twins
 //! (I1, I3, F1, N1, N5).
 

@@ -12,9 +12,7 @@
 //!   enter <   | in vain (W4)                                                 > takes the mutex
 //!             sleepers: counted -- woken by S3 --> in flight -- passes a pending one on (L1) --'
 //! ```
-//!
 //! # State
-//!
 //! Two words. `sequence` is what sleepers sleep on; it changes before each wake-up. `state`:
 //!
 //! | bits | field | means |
@@ -25,9 +23,7 @@
 //! | 10-12 | skip | how long nobody stands by: see [`crate::wait::standby`] |
 //! | 13-21 | pending | signals given to sleepers whose wake-up is left to those in flight |
 //! | 22-31 | sleepers | sleepers that no signal was given to; never too low (I2); 1023 is "many" |
-//!
 //! # Invariants
-//!
 //! - I1. There is one standby at most. Nobody takes its place between its signal and its leaving, so a
 //!   newcomer cannot steal the signal.
 //! - I2. A thread that sleeps on the present sequence, or is about to, is counted in `sleepers` or in
@@ -37,62 +33,49 @@
 //!   low, which costs an earlier wake-up. Were it too high, `pending` could be stuck.
 //! - I4. While `in flight` is 0, `pending` counts only waiters of broadcasts past B2. S2 adds to it while
 //!   somebody is in flight, and the last of those leaves nothing pending.
-//!
 //! # Protocol
-//!
-//! - W1. With the mutex held, read `sequence`. W2. Become the standby, or count into `sleepers`. Release.
-//! - W3. The standby polls until it is signalled, as a contender (S6 of [`publish`]). W4. In vain,
-//!   it changes `sequence` and is a sleeper.
-//! - W5. A sleeper sleeps while `sequence` is what W1 read.
-//! - L1. Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. If that
-//!   finds nobody asleep, the same with all that are pending.
-//! - L2. Woken, and `in flight` is 0 but `pending` is not: take one from it and wake one. `sequence` stays,
-//!   so that nobody comes back early who waits again already.
-//! - S1. Signal: a standby that waits is marked as signalled.
-//! - S2. Else, if two for each processor, or 31, are in flight, move one from `sleepers` to `pending`, and
-//!   change `sequence`. Not if `in flight` is 0, or `sleepers` or `pending` is full.
-//! - S3. Else move one from `sleepers` to `in flight`, change `sequence`, wake one.
-//! - S4. If nobody was asleep, all who were counted before S3 leave by themselves, because the sequence
-//!   changed: zero `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1.
-//!   It may have changed and be equal again, and count others: so if it counted any, change `sequence` and
-//!   wake all.
-//! - S5. A signal to be delivered later: count the only sleeper out, change `sequence`. The caller owes a
-//!   wake-up of one. It is not in flight: if it was not asleep, nobody could correct that.
-//! - S6. A broadcast to be delivered later: as a broadcast, and the caller owes the wake-up. A broadcaster
-//!   that holds the waiters' mutex uses it and wakes after the release.
-//! - B1. Broadcast: mark the standby, zero the counts. B2. Change `sequence`. B3. Wake all. Or as a chain:
-//!   B4. Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. Who
-//!   was counted after B1 is counted here too, and stays in `sleepers`: it may sleep before one of those, and
-//!   take its link. No chain if `first` is more than half of them, if `sleepers` is "many", or if `pending`
-//!   has no room.
-//!
+//! | step | what happens |
+//! |---|---|
+//! | W1 W2 | With the mutex held, read `sequence`. Become the standby, or count into `sleepers`. Release. |
+//! | W3 | The standby polls until it is signalled, as a contender (S6 of [`publish`]). |
+//! | W4 | In vain: it changes `sequence` and is a sleeper. |
+//! | W5 | A sleeper sleeps while `sequence` is what W1 read. |
+//! | L1 | Woken: take one from `pending`, change `sequence`, wake one; else count out of `in flight`. |
+//! | | If that finds nobody asleep, the same with all that are pending. |
+//! | L2 | Woken, and `in flight` is 0 but `pending` is not: take one from it and wake one. |
+//! | | `sequence` stays, so that nobody comes back early who waits again already. |
+//! | S1 | Signal: a standby that waits is marked as signalled. |
+//! | S2 | Else, if two for each processor, or 31, are in flight: move one from `sleepers` to `pending`, |
+//! | | change `sequence`. Not if `in flight` is 0, or `sleepers` or `pending` is full. |
+//! | S3 | Else move one from `sleepers` to `in flight`, change `sequence`, wake one. |
+//! | S4 | Nobody was asleep: all counted before S3 leave by themselves, for `sequence` changed. So zero |
+//! | | `sleepers` and `pending`, count out of `in flight`. If `state` changed meanwhile, L1. It may be |
+//! | | equal again, and count others: so if it counted any, change `sequence` and wake all. |
+//! | S5 | A signal for later: count the only sleeper out, change `sequence`. The caller owes one wake-up. |
+//! | | It is not in flight: if it was not asleep, nobody could correct that. |
+//! | S6 | A broadcast for later: the caller owes the wake-up. A broadcaster that holds the waiters' mutex |
+//! | | uses it and wakes after the release. |
+//! | B1 to B3 | Broadcast: mark the standby, zero the counts. Change `sequence`. Wake all. Or as a chain: |
+//! | B4 | Count all but the first into `pending` and wake the first. Each wakes one more (L2), and so on. |
+//! | | A thread counted after B1 is counted here too, and stays in `sleepers`: it may sleep before one of |
+//! | | those, and take its link. No chain if `first` is more than half of them, if `sleepers` is "many", or |
+//! | | if `pending` has no room. |
 //! # Memory order
-//!
 //! W2 release -> S2, S3, S4 acquire: the change of `sequence` after S3 comes after W1, so W5 sees it. S1
-//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex call's own
-//! guarantee.
+//! needs none: the mutex protects what the waiter reads next. W5 against S3 is the futex's.
 //! B4 release -> L2 acquire: B2 comes before L2's wake-up, so whom that does not find does not sleep (W5).
-//!
 //! # Under the scheduler
-//!
 //! - *Signaller preempted* between count and wake-up: the wake-up is late by that, as with any futex.
 //! - *Woken thread not run soon*: what is pending waits for it. Fewer than the bound in flight: nothing. A
 //!   chain has as many ends as it began with.
 //! - *Hint wrong*: the standby polls for its time on a processor that somebody wanted, or sleeps in vain.
 //! - *Fork*: a child's first waiter finds another generation and starts afresh.
-//!
 //! # Fairness and space
-//!
 //! 8 bytes. The standby goes before sleepers, which POSIX allows. Sleepers are served in the kernel's order,
 //! longest first. A signal never goes to a later waiter instead of an earlier one that is about to sleep,
 //! because also S2 changes `sequence`. A waiter that misses exactly 2^32 changes sleeps on.
-//!
-//! # Rejected
-//!
-//! `docs/design/condvar.md`.
-//!
+//! # Rejected: see `docs/design/condvar.md`
 //! # Checked by
-//!
 //! `conformance`: loom, shuttle (also over the default mutex), real threads: each signal finds a waiter, a
 //! broadcast all; deadlines, waits abandoned and cancelled, words copied by fork. Twins that lose or steal
 //! a signal are caught. `crates/preload/tests/c`. `crates/xtask/explained.toml` has the orderings.
@@ -118,8 +101,9 @@ const PENDING: u32 = 511 * PENDING_ONE;
 const SLEEPERS_ONE: u32 = 1 << 22;
 const SLEEPERS: u32 = 1023 * SLEEPERS_ONE;
 
-/// COST: wake-ups under way for each processor. With one, both woken threads may stand in the queue of a
-/// busy processor while the other idles: a pool of 8 threads with tasks of 20 us ran at 0.8 of its rate.
+/// COST: wake-ups under way for each processor. With one, both woken threads may stand in the queue of a busy
+/// processor while the other idles: a pool of 8 threads with tasks of 20 us ran at 0.8 of its rate. That is
+/// the cell.
 const EACH: u32 = 2;
 
 /// The default condition variable.

@@ -12,15 +12,21 @@
 //! it: [`judge`] counts sections without and with, and keeps what was quicker. `d-wakeful-on`
 //! always delegates, to compare with.
 //!
-//! # State
+//! ```text
+//!   client ── A1 the mutex is free ────────────────> holder ── own section ── R1 ── R2 unlock
+//!     │ held                                                                  ^ │
+//!     └── D1 publish ── posts: [r] [ ] [r] ... ───────────────────────────────' │ answers
+//!            └── D2 look, until the answer <────────────────────────────────────'
+//!            └── D3 withdraw ── A2 lock the mutex, as others do
+//! ```
 //!
+//! # State
 //! A mutex ([`crate::mutex::Wakeful`]). A `way`: whether clients publish and holders look (`on`), and whether
 //! holders count. Eight `posts`, each null or a request on its client's stack. `generation`:
 //! [`Platform::generation`] of the process of which they are. The way, that, and what [`judge`] counts are
 //! written under the mutex.
 //!
 //! # Invariants
-//!
 //! - I1. Sections run under the mutex only, by its holder.
 //! - I2. A request is in one post at most. Who changes the post to null, by compare-and-swap, owns the
 //!   request: the client, then it is withdrawn; or the holder, then it runs it and answers.
@@ -28,7 +34,6 @@
 //!   client that sleeps in the mutex has no other request in a post.
 //!
 //! # Protocol
-//!
 //! A1. Take the mutex if it is free. Else, if `on` and there is a post: D1. Publish. D2. Look while there is
 //! no answer, the lock is held, the holder runs, and the time of the mutex's arrivals has not passed. D3.
 //! Withdraw. If the holder was quicker, wait for the answer. A2. Lock the mutex. A3. With the mutex: count
@@ -38,13 +43,11 @@
 //! give up as the mutex does.
 //!
 //! # Memory order
-//!
 //! D1 release -> R1 acquire publishes the request. The answer's release -> D2, D3 acquire publishes what the
 //! section wrote. R1 release -> D1 acquire (`generation`) has the posts cleared before a request comes to
 //! them. All else is the mutex's.
 //!
 //! # Under the scheduler
-//!
 //! Holder preempted: clients see it, withdraw, and go to the mutex, where they sleep. One whose request it
 //! has taken sleeps until the answer. Client preempted: its request is run, or the lock is released; nobody
 //! waits for it. More threads than processors: those who sleep do so in the mutex's line, which moves as it
@@ -53,15 +56,12 @@
 //! publishes, and the next holder clears them. A holder whose section forks runs no further one in the child.
 //!
 //! # Fairness and space
-//!
 //! The mutex's: a holder runs so many requests of others at most, then it releases. 192 bytes.
 //!
 //! # Rejected
-//!
 //! `docs/design/delegate.md`.
 //!
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle, always delegating and switching at each section. A twin that
 //! withdraws without looking whether the holder was quicker is caught.
 

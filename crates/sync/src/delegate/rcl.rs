@@ -9,7 +9,6 @@
 //! Where a section keeps the one in charge from the others' sections, a spare takes over (`rcl/spare.rs`).
 //!
 //! # State
-//!
 //! A slot has a seat, a request, the request's lock, and an `answer`:
 //!
 //! | answer | means |
@@ -26,7 +25,6 @@
 //! for clients.
 //!
 //! # Invariants
-//!
 //! - I1. Only threads in `serve` run sections. Of a lock one runs at most, and none while it is held.
 //! - I2. A slot's client touches the request until it asks, who runs it until the answer. What its client has
 //!   taken back nobody runs.
@@ -36,7 +34,6 @@
 //!   waits for a busy lock. Slots that were never used have RING.
 //!
 //! # Protocol
-//!
 //! C1. Sit, write the request, ask; L1 without a seat, or to leave it. C2. If the answer was RING, set
 //! `bell`; if that was 0, wake the server. C3. Wait for the answer; before sleep, V1. At a deadline, K3. C4.
 //! A client that has rung on the server's own processor moves to another one, now and then. S1. For each used
@@ -54,7 +51,6 @@
 //! heard of that, it says again, asleep or between two rounds.
 //!
 //! # Memory order
-//!
 //! C1 release -> S1 acquire publishes the request. The answer's release -> C3 acquire publishes what the
 //! section wrote. C2 release -> S3 acquire (`bell`) publishes the request, and `used`. S1 release -> V3
 //! acquire publishes `busy`, and what earlier sections wrote. E2 release -> S1 acquire publishes what the
@@ -62,29 +58,22 @@
 //! last answer.
 //!
 //! # Under the scheduler
-//!
 //! Server preempted or asleep in a section: clients see it and sleep, and a spare runs the other locks'
 //! sections. Preempted between two: clients sleep until it runs. Client preempted: nobody waits for it. More
 //! threads than processors: most requests cost a sleep and a wake-up of the client. Hint stale: a client
 //! spins for as long as a sleep costs at most, or sleeps and is woken. Killed while serving: lost. A forked
 //! child has no server, and its clients wait for ever; `generation` keeps its threads from taking themselves
 //! for the server. A section that forks ends in the child, and then its thread leaves `serve` there.
-//!
 //! # Fairness and space
-//!
 //! Each round runs all requests that it finds, so a client waits for one request of each other slot. A line
 //! a slot, and five more; a lock is 4 bytes.
-//!
 //! # Rejected
-//!
 //! A compare-and-swap at each request, so that all can be taken back: one more for a section, in the client's
 //! line. A look by each client at a word that says whether the server sleeps: its ask and that look are two
 //! words, which takes a fence at each request. To wait for a slot: sections of one lock would wait for those
 //! of another one, against the locks' order. A claim of slot and lock by each servicing thread: two
 //! read-modify-writes a section, one of them in the client's line.
-//!
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle; with fewer slots than clients, two locks, sections in
 //! sections, sections that wait for others'. Twins are caught whose server answers too early, runs a request
 //! twice, or sleeps over one; whose spare takes over between two sections; which looks at a request once

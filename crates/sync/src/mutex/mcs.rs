@@ -20,9 +20,7 @@
 //!   releaser is LOCK_HOLDER until it has granted, so that the race for which the paper has line 38
 //!   (preempted between 39 and 40 by the successor it has just raised) cannot be.
 //! - The previous priority is not saved but counted ([`crate::wait::entered`] says why).
-//!
 //! # State
-//!
 //! The lock is the tail of the queue, null when free. The word `state` of a node: bits 0-1 WAITING, ASLEEP,
 //! GRANTED; the rest is the waiter's thread.
 //!
@@ -31,9 +29,7 @@
 //! | WAITING | ASLEEP | the waiter (A5) |
 //! | ASLEEP | WAITING | the predecessor's predecessor, waking it early (R4) |
 //! | WAITING, ASLEEP | GRANTED | the predecessor (R3) |
-//!
 //! # Invariants
-//!
 //! I1. One node of the queue is granted (or was put into an empty queue), and its thread holds the lock.
 //! I2. A node stays where it is from A1 until its thread's unlock has returned. Its predecessors come to it
 //! only before they grant it; its successor until it has linked itself (A3), for which unlock waits (R2).
@@ -42,9 +38,7 @@
 //! or spins, and is woken once more, perhaps in vain.)
 //! I4. After R1's null or R3 the releaser touches neither the lock nor another's node: they may be freed by
 //! then. Wake-ups, and the count of those who nap, use addresses only.
-//!
 //! # Protocol
-//!
 //! A1. Swap the node into the tail (line 7); A2. done if it was null. A3. Link behind the predecessor
 //! (lines 12, 15), after taking the priority IMMEDIATE_WAITER if the predecessor owns the lock (line 11),
 //! else before changing it to LOCK_WAITER by compare-and-swap (line 16): the predecessor may become the
@@ -58,14 +52,10 @@
 //! IMMEDIATE_WAITER, giving way to it (lines 34-36). R3. Grant (line 40). R4. Wake the successor if it
 //! slept, and before R3, if we are crowded, the one behind it. R5. Restore the priority (line 41). R6. Hand
 //! off (line 42).
-//!
 //! # Memory order
-//!
 //! A1 release (in AcqRel) -> A1 acquire of the next, and A3 release -> R1, R2 acquire publish the node. R3
 //! release -> A4 acquire and R1 release -> A1 acquire publish the protected data. R4 publishes nothing.
-//!
 //! # Under the scheduler
-//!
 //! Holder preempted: waiters of `informing` see a preempted thread of higher priority and sleep; the
 //! processor is free for the holder. Next waiter preempted: it is served all the same (first come, first
 //! served), and the releaser, who sees it, leaves its processor to it. More threads than processors: after
@@ -80,23 +70,15 @@
 //! line stays short. `spin`, `block` and `competitive` are oblivious: in `spin` everybody waits for whoever
 //! is first in line and preempted; in `block` every hand-over is a context switch, in `competitive` every
 //! one that takes longer than that.
-//!
 //! # Fairness and space
-//!
 //! FIFO. A pointer, and a node of a cache line a waiter.
-//!
 //! # Rejected
-//!
 //! `sched_yield` as hand-off: it chooses among the threads of one processor by their past, so that the
 //! first in line, on the other, went on waiting. Waking the second in line from inside the section (line
-//! 24): the system call would be paid by everybody in line. Skipping preempted waiters: that is `smart-q`,
-//! and no longer FIFO.
-//!
+//! 24): the system call would be paid by everybody in line. Skipping preempted waiters: `smart-q`.
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle; the twin that does not wait for a linking successor (R2) is
-//! caught, and so are those that sleep when nobody is woken (I3). R4 has a test of its own
-//! (`orderings.rs`).
+//! caught, and so are those that sleep when nobody is woken (I3). R4 has a test in `orderings.rs`.
 
 use core::marker::PhantomData;
 use core::ptr;

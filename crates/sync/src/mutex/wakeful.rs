@@ -6,7 +6,6 @@
 //! *standby* watches, and all others sleep in a *line*. While the holder runs and comes back at once, the
 //! lock stays with it: to move the lock and its data costs more than the section. The standby takes the
 //! lock over by the clock. When the holder does not run, nobody spins. Beside others' load it is a futex.
-//!
 //! ```text
 //!              barges, if it comes at the right moment (A2)
 //!   arrival -------------------------------------------------> holder <---- takes it (A3) ---- standby
@@ -17,7 +16,6 @@
 //! Choose `native` where no timer may wake an idle processor. Its parts: [`waiter`] (W, G), [`line`] (Q, P),
 //! [`queue`] (processors for all, W8), [`futex`] (other programs, F), [`share`] (W3's memory, W4), [`limits`]
 //! (all times), [`published`] (where a scheduler listens).
-//!
 //! # State
 //! | bits | name | meaning |
 //! |---|---|---|
@@ -38,7 +36,6 @@
 //!
 //! The release does not look at the word before, and may not after: the lock may be gone. So it takes one
 //! move of the line. KICK is the highest bit, which the processor tells of an `and`.
-//!
 //! # Invariants
 //! - I1. LOCKED is set exactly while one thread is between A1, A2 or A3 and R1.
 //! - I2. NEWEST is not 0 only while STANDBY is set.
@@ -49,7 +46,6 @@
 //! - I5. Who sets KICK is about to sleep on the held word, or has slept there (F2). If a free word has KICK,
 //!   R2 is about to wake one, or has; or it was, in the process that forked this one.
 //! - I6. The role is awake, naps for a bounded time, sleeps on the word with KICK set, or R2 woke it or F3's.
-//!
 //! # Protocol
 //! | step | by | what |
 //! |---|---|---|

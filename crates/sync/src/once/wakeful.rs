@@ -6,6 +6,13 @@
 //! at the thread that initialises: while it runs, and nobody else could use the processor, a short
 //! initialisation is awaited by polling.
 //!
+//! ```text
+//!   first:  NEW ── A1 ──> RUNNING ── initialises ── R1 ──> DONE ── R2 wakes all, if SLEEPERS
+//!   others:                  │                               ^
+//!                            ├── W1 poll while it runs ──────┤ A0
+//!                            └── W2 SLEEPERS, sleep ─────────'
+//! ```
+//!
 //! # State
 //!
 //! | bits | field      | means                                                                     |
@@ -27,11 +34,15 @@
 //!
 //! # Protocol
 //!
-//! A0. DONE: go on. A1. NEW: become the runner. A2. RUNNING, but in a process that this one is a copy of:
-//! the runner is not here; become it. W1. RUNNING: unless somebody wants the processor just then, poll
-//! while the runner runs, for as long as a sleep costs at most ([`platform::Costs::sleep`]). W2. Set
-//! SLEEPERS, sleep while the word stays so; A0. R1. Swap in the outcome. R2. If SLEEPERS was set, wake all;
-//! only the address is used.
+//! | step | what happens |
+//! |---|---|
+//! | A0 | DONE: go on. |
+//! | A1 | NEW: become the runner. |
+//! | A2 | RUNNING, but in a process that this one is a copy of: the runner is not here; become it. |
+//! | W1 | RUNNING: unless somebody wants the processor, poll while the runner runs, for as long as a sleep |
+//! | | costs at most ([`platform::Costs::sleep`]). |
+//! | W2 | Set SLEEPERS, sleep while the word stays so; A0. |
+//! | R1 R2 | Swap in the outcome. If SLEEPERS was set, wake all; only the address is used. |
 //!
 //! # Memory order
 //!
@@ -51,8 +62,7 @@
 //!
 //! # Rejected
 //!
-//! Registering the runner so that its state is known: opens a perf event in each program that initialises
-//! anything.
+//! `docs/design/once.md`.
 //!
 //! # Checked by
 //!

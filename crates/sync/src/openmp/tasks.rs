@@ -19,13 +19,11 @@
 //! ```
 //!
 //! # State
-//!
 //! `word`: queued changes by P2 and R2, running by R1 and R3, CALLED is set by P3 and cleared by a runner
 //! before it looks. `futile`: runs in a row that were in vain; `quiet_until`: a time; hints, both. `open`:
 //! by O1 and O2; HELD is set by O3 and cleared by the last O2 in its step. `epoch`: which region this is.
 //!
 //! # Invariants
-//!
 //! I1. A counted task is in a deque, or taken and not counted down yet. R2 may count down before P2 counts
 //! up: then `queued` is less than 0, which counts as 0. I2. A task
 //! is counted in `open` from before P1 until after it has run. I3. While `open` is not 0, a member has not
@@ -35,7 +33,6 @@
 //! them.
 //!
 //! # Protocol
-//!
 //! A waiter is called if there are tasks for more: two queued, or one and CALLED, and fewer runners than
 //! processors. P3 calls where the task came from outside, is the second, or is a lone one in turn. A lone
 //! task is not called for each time: one call in two to the power of `futile`. If nobody has run anything
@@ -61,29 +58,23 @@
 //! those that a thread may not run that falls asleep (I5).
 //!
 //! # Memory order
-//!
 //! P2 release -> `are_there` acquire: whoever sees a task sees its region. The deque publishes the task
 //! itself. R3 release -> `are_run` acquire: runners that have left look at no member any more. O2 (AcqRel)
 //! forms a chain: what all tasks did comes before the barrier, and before `are_open` acquire. O3 acquire: who
 //! finds none arrives with what they did. O3 release -> O2 acquire: the party comes before it is let go.
 //!
 //! # Under the scheduler
-//!
 //! Maker preempted between P1 and P2: its task is found late, and the barrier is held. Runner preempted in
 //! a task: the barrier waits for it. HINT: `futile`, `quiet_until`, `processors`: wrong, somebody is called
 //! for nothing, or less is done at a time.
 //!
 //! # Fairness and space
-//!
 //! A member runs its newest task first and then others' oldest. 384 bytes a team.
 //!
 //! # Rejected
-//!
-//! A word each for queued and running: the last look of a runner and a call can then pass each other,
-//! unless both have a full fence. To call for each task: half of the time of small tasks.
+//! `docs/design/openmp.md`.
 //!
 //! # Checked by
-//!
 //! `conformance`, `openmp`: real threads, loom, shuttle; twins whose barrier is not held and whose call is
 //! lost are caught. So are, with fork and join, twins that never ring the primary thread, and that do not
 //! hold the team.
@@ -109,7 +100,7 @@ fn running(word: u64) -> u32 {
     word as u32 / RUNNER as u32
 }
 
-/// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks.
+/// COST: see [`Tasks`]; a call that wakes somebody costs as much as making some tens of tasks. No cell known.
 const MOST_FUTILE: u32 = 5;
 /// Tasks of a deque that are looked at for one that may be run here.
 const MOST_LOOKS: usize = 16;

@@ -14,7 +14,6 @@
 //!   gone.
 //!
 //! # State
-//!
 //! The lock is the tail of the list, null when free. A node has `next`, `prev`, its thread, a small lock
 //! for its removal, `status` (WAITING -> SUCCESS; `rw-smart-q` also FAILURE) and `class`:
 //!
@@ -28,7 +27,6 @@
 //! `READER -> FOLLOWED` by the successor, `READER, FOLLOWED -> ACTIVE` by the reader itself.
 //!
 //! # Invariants
-//!
 //! I1. The active readers are the head of the list; or one writer is its first node and nobody is active
 //! beside it.
 //! I2. `next` of a node other than the tail is set, or about to be set: by the successor, which has swapped
@@ -39,7 +37,6 @@
 //! complete is nobody's neighbour.
 //!
 //! # Protocol
-//!
 //! A1. Swap the own node into the tail; null: the lock is ours. A2. Writer: link behind the predecessor,
 //! and wait for SUCCESS.
 //! A3. Reader: if the predecessor's class goes from READER to FOLLOWED, it will let us in; if it is ACTIVE,
@@ -54,14 +51,12 @@
 //! active reader, and stays.
 //!
 //! # Memory order
-//!
 //! A2, A4 release -> R1, R4, A6 acquire publishes the node. R2, A6 release (`status`) -> A5 acquire, and R1
 //! release -> A1 acquire, publish the protected data; so do the small locks from one leaving reader to the
 //! next, of which the last lets a writer in. A6 release -> A3 acquire: who enters beside an active reader
 //! sees what that reader saw.
 //!
 //! # Under the scheduler
-//!
 //! Oblivious: a preempted holder, but also a preempted waiter, stalls everybody behind it; with more
 //! threads than processors each hand-over may wait for a time slice. A reader preempted while it leaves
 //! holds up to three of the small locks, and its neighbours that leave spin for them. Killed while holding
@@ -69,17 +64,14 @@
 //! on stacks that are nobody's there.
 //!
 //! # Fairness and space
-//!
 //! First come, first served; readers who come one after the other share. A pointer, and a node of a cache
 //! line for each thread.
 //!
 //! # Rejected
-//!
 //! One lock for the whole list instead of one for each node: the readers that leave would meet there, which
 //! is what the list is to spare them.
 //!
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle, readers that come in beside one that leaves
 //! (`orderings.rs`); a lock whose readers keep one another out is caught, and so is each without its
 //! acquires or releases.

@@ -17,7 +17,6 @@
 //! `docs/design/rwlock.md`.
 //!
 //! # State
-//!
 //! | bits of `state` | name | meaning |
 //! |---|---|---|
 //! | 0 | WRITER | held by a writer |
@@ -34,7 +33,6 @@
 //! `share.rs`. `line`: a mutex.
 //!
 //! # Invariants
-//!
 //! I1. WRITER is set exactly while one thread is between A1, A2 or U1 and R2 or D1. Alone: nobody else is
 //! inside.
 //! I2. The front alone sets DEMAND and URGENT. It clears them, or a thread that passes it does (A3).
@@ -48,7 +46,6 @@
 //! I7. A recursive reader waits for nobody but the writer inside (A5, A6), and never in line.
 //!
 //! # Protocol
-//!
 //! | step | what happens |
 //! |---|---|
 //! | A1 | Reader: add READER; in vain beside a writer, an upgrader or a demand. Others: compare and swap. |
@@ -60,28 +57,23 @@
 //! | U1 N1 | UPGRADABLE -> WRITER without readers, else UPGRADING. `N`: wish before A1, waiting only as T5. |
 //!
 //! # Memory order
-//!
 //! R1, R2, D1 release -> A1, A2, A6, A7, U1 acquire. B1 against B3: both are read-modify-writes of the place,
 //! so B2 sees the bias gone or B3 sees the reader. B4 release -> B3 acquire; R1 release -> B5 acquire; R2
 //! release -> B2 acquire. The rest is hints.
 //!
 //! # Under the scheduler
-//!
 //! Writer preempted: arrivals queue, the front sleeps. Reader preempted: the front demands and sleeps.
 //! Front preempted: passed until URGENT. Hint wrong: a look, a sleep or a pass too many. Killed inside:
 //! lost. Fork: a front left in the parent is purged; whoever waits counted there stays counted.
 //!
 //! # Fairness and space
-//!
 //! Bounded overtaking, in the order of `mutex::Wakeful`; by groups: `turns.rs`. 2^17 read locks. 20 bytes,
 //! and a line for each thread of the process.
 //!
 //! # Rejected
-//!
 //! See `docs/design/rwlock.md`.
 //!
 //! # Checked by
-//!
 //! `conformance`: threads, loom, shuttle; deadlines, upgrades, recursion; twins. Fork:
 //! `crates/wakeful/tests/rwlock.rs`.
 

@@ -14,7 +14,6 @@
 //! ```
 //!
 //! # State
-//!
 //! `state` is what sleepers sleep on:
 //!
 //! | bits | field | means |
@@ -33,7 +32,6 @@
 //! | 22-27 | turns | tokens that standbys took while others slept, since the last rest on that account |
 //!
 //! # Invariants
-//!
 //! - I1. `tokens` is the number added less the number taken.
 //! - I2. Only a thread that polls sets STANDBY. It leaves by taking a token or, at 0 tokens, by clearing
 //!   the flag. The flag may be clear though a thread polls. One that a fork copied is cleared before
@@ -45,43 +43,40 @@
 //!   it. A token taken is one less, of waiters at most one. Who goes to sleep finds none.
 //!
 //! # Protocol
-//!
-//! - A1. Take: if there are tokens, subtract one.
-//! - W1. Wait: become the standby, if there is none and `skip` allows it, and poll. W2. In vain, or when the
-//!   processor is wanted: W3. Count oneself into `sleepers`. W4. At 0 tokens set SLEEPERS, clear one's own
-//!   STANDBY, and sleep while the word stays so.
-//! - L1. Whoever leaves counts itself out. L2. The last one clears SLEEPERS. If somebody has counted itself
-//!   meanwhile, it sets the flag again and wakes as many as there are tokens.
-//! - R1. Add a token and learn the flags, in one step. R2. If SLEEPERS, and it is not the first token for a
-//!   standby, wake one. R2 uses the address only: the semaphore may be gone.
-//! - Give up (deadline, signal, cancellation): a standby does W4 without sleeping; L1; L2. Who slept looks
-//!   for a token once more. A thread cancelled in its sleep may have been woken: it wakes another.
+//! | step | what happens |
+//! |---|---|
+//! | A1 | Take: if there are tokens, subtract one. |
+//! | W1 | Wait: become the standby, if there is none and `skip` allows it, and poll. |
+//! | W2 W3 | In vain, or when the processor is wanted: count oneself into `sleepers`. |
+//! | W4 | At 0 tokens set SLEEPERS, clear one's own STANDBY, and sleep while the word stays so. |
+//! | L1 | A thread that leaves counts itself out. |
+//! | L2 | The last one clears SLEEPERS. If somebody has counted itself meanwhile, it sets it again and |
+//! | | wakes as many as there are tokens. |
+//! | R1 | Add a token and learn the flags, in one step. |
+//! | R2 | If SLEEPERS, and it is not the first token for a standby, wake one. R2 uses the address only: the |
+//! | | semaphore may be gone. |
+//! | G1 | Give up (deadline, signal, cancellation): a standby does W4 without sleeping; L1; L2. A sleeper |
+//! | | looks for a token once more. One cancelled in its sleep may have been woken: it wakes another. |
 //!
 //! # Memory order
-//!
 //! R1 release -> A1 acquire publishes what the adding thread did before. Every change of `state` is a
 //! read-modify-write, which continues the release sequence. W4 release -> L2 acquire: L2's look at
 //! `sleepers` sees who was counted before the flag that it clears was set. W4 against R2 is the futex's.
 //!
 //! # Under the scheduler
-//!
 //! - *Adding thread preempted* between R1 and R2: the wake-up is late by that, as with any futex.
 //! - *Standby, or woken thread, preempted*: its token waits for it, or for whoever comes by.
 //! - *Hint wrong*: the standby polls for its time on a processor that somebody wanted, or sleeps in vain.
 //! - *Killed while waiting*: nothing is held. *Fork*: the child's first waiter counts afresh.
 //!
 //! # Fairness and space
-//!
 //! 8 bytes. Arrivals and the standby go before sleepers, which are woken in the order in which they fell
 //! asleep. After [`TURNS`] tokens to standbys nobody stands by for a while, so no two threads keep the
 //! others out. There is no bound, as little as with the C library's.
 //!
 //! # Rejected
-//!
 //! `docs/design/semaphore.md`.
-//!
 //! # Checked by
-//!
 //! `conformance`: real threads, loom, shuttle; twins that lose a token, or a sleeper, are caught.
 //! `crates/preload/tests/c/sem*.c`, with and without the library.
 
@@ -106,8 +101,8 @@ const GENERATION: u32 = 7 << GENERATION_SHIFT;
 const SKIP_ONE: u32 = 1 << 19;
 const SKIP: u32 = MOST_SKIPS * SKIP_ONE;
 const TURN_ONE: u32 = 1 << 22;
-/// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us,
-/// against 0.3 us a turn).
+/// COST: tokens to standbys in a row: with fewer, the cost of waking a sleeper shows (2 us to 40 us, against
+/// 0.3 us a turn). No cell known.
 const TURNS: u32 = 63;
 
 /// The default semaphore.

@@ -2,6 +2,11 @@
 //! The default spin lock: for programs that call `pthread_spin_lock` on a machine they do not have for
 //! themselves.
 //!
+//! ```text
+//!   arrival ── A1 the word is 1 ────────────────────────────────────> holder ── R1 store 1
+//!      └── A2 poll while the holder runs ── A3 nap, twice as long ── A1
+//! ```
+//!
 //! # State
 //!
 //! One word with the values that the C library uses on x86_64, so that both can work on one process-shared
@@ -23,9 +28,13 @@
 //!
 //! # Protocol
 //!
-//! A1. Compare-and-swap 1 -> -me. A2. If held: poll with growing gaps while the holder is not seen off its
-//! processor, for as long as a sleep costs at most; A3. else nap, each time twice as long, and go to A1.
-//! R1. Store 1.
+//! | step | what happens |
+//! |---|---|
+//! | A1 | Compare-and-swap 1 -> -me. |
+//! | A2 | Held: poll with growing gaps while the holder is not seen off its processor, for as long as a |
+//! | | sleep costs at most. |
+//! | A3 | Else nap, each time twice as long, and go to A1. |
+//! | R1 | Store 1. |
 //!
 //! # Memory order
 //!
@@ -44,13 +53,12 @@
 //!
 //! # Rejected
 //!
-//! The default mutex in the same word: its release is a second locked instruction, twice the uncontended
-//! cost. A waiters' bit that the release would look at: needs a full fence after the store, which costs the
-//! same.
+//! `docs/design/spin.md`.
 //!
 //! # Checked by
 //!
-//! `conformance`: real threads, loom, shuttle. `crates/preload/tests/c/stress.c` and `misuse.c`, with and
+//! `conformance`: real threads, loom, shuttle; twins that acquire in two steps or without order are caught.
+//! `crates/preload/tests/c/stress.c` and `misuse.c`, with and
 //! without the library.
 
 use core::marker::PhantomData;
@@ -58,7 +66,8 @@ use platform::{Atomic, Ordering::*, Platform, ThreadId};
 
 use crate::wait::look;
 
-/// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on two virtual processors.
+/// Naps double up to so many times a sleep's cost. COST: by trial, 640 us on two virtual processors. No cell
+/// known.
 const NAPS_MOST: u64 = 64;
 
 const FREE: u32 = 1;
