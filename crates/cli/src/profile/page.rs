@@ -62,7 +62,8 @@ struct Page<'a> {
     gained: Option<String>,
     parts: [&'static str; PARTS.len()],
     barrier_parts: [&'static str; PARTS.len()],
-    shares: [u64; PARTS.len()],
+    /// What the waiting was for, by these parts: at locks, and at barriers.
+    shares: [[u64; PARTS.len()]; 2],
     column_ns: u64,
     lanes: Vec<Track>,
     places: Vec<PlaceTrack>,
@@ -228,10 +229,10 @@ fn flames(stacks: &[Stack]) -> (Vec<String>, Vec<Flame>) {
     (names, all)
 }
 
-/// What all waiting was for, by [`PARTS`].
-fn shares(rows: &[Row]) -> [u64; PARTS.len()] {
+/// What all waiting at such rows was for, by [`PARTS`].
+fn shares(rows: &[Row], is_meant: impl Fn(&&Row) -> bool) -> [u64; PARTS.len()] {
     let mut shares = [0; PARTS.len()];
-    for row in rows.iter().filter(|row| super::verdict::is_lock(row) || super::verdict::is_barrier(row)) {
+    for row in rows.iter().filter(is_meant) {
         let parts = [
             row.holder_running_ns,
             row.holder_preempted_ns,
@@ -284,7 +285,7 @@ pub fn write(of: &Parts, names: &mut Names, to: &mut dyn Write) -> io::Result<()
         gained: gained(verdict),
         parts: PARTS,
         barrier_parts: BARRIER_PARTS,
-        shares: shares(rows),
+        shares: [shares(rows, super::verdict::is_lock), shares(rows, super::verdict::is_barrier)],
         column_ns: timeline.column_ns,
         lanes: timeline.lanes.iter().map(|one| lane(one, timeline, profile)).collect(),
         places: places.collect(),

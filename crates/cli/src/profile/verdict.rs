@@ -317,7 +317,7 @@ impl Told<'_> {
         let may =
             |row: &&Row| matches!(row.class, Class::Region | Class::Team | Class::Spin | Class::Critical);
         let all_ns: u64 = self.rows.iter().filter(may).map(|row| row.waited_ns).sum();
-        all_ns as f64 >= self.total_ns as f64 * MINOR
+        all_ns > 0 && all_ns as f64 >= self.total_ns as f64 * MINOR
     }
 
     fn is_waiting(&self) -> bool {

@@ -12,6 +12,11 @@ function waitAt(row, x) {
   }
   return best && best.wait;
 }
+// Who comes last to a barrier has its own wait, until it is out.
+function whomOf(wait, lane) {
+  const place = D.places[wait.place];
+  return lane !== wait.lane ? D.lanes[lane].label : place && place.isBarrier ? "itself, which came last" : "itself";
+}
 function sayWait(wait, at, into) {
   const place = D.places[wait.place], lane = D.lanes[wait.lane];
   const first = make("div", undefined, into);
@@ -22,7 +27,7 @@ function sayWait(wait, at, into) {
   const names = partsOf(place && place.kind);
   const why = wait.parts.map((part, index) => part > 0 ? `${names[index]} ${part} %` : "").filter(Boolean);
   if (why.length && !(place && place.kind === "condition")) make("div", why.join(", "), into);
-  const whom = wait.whom.filter(([, part]) => part > 0).map(([other, part]) => `${D.lanes[other].label} ${part} %`);
+  const whom = wait.whom.filter(([, part]) => part > 0).map(([other, part]) => `${whomOf(wait, other)} ${part} %`);
   if (whom.length) make("div", `for ${whom.join(", ")}${wait.whom.length > 2 ? ", and others" : ""}`, into);
   const links = chain(wait, at);
   if (links.length) make("div", `At ${time(at)}:`, into);

@@ -39,8 +39,7 @@ function flame() {
   }
   const put = (node, left, share, depth) => {
     const one = make("div", undefined, box);
-    // Stripes are hard to read on.
-    if (node.colour === "lost") make("span", node.name, one); else one.textContent = node.name;
+    one.textContent = node.name;
     one.style.cssText = `left:${left * 100}%;width:calc(${share * 100}% - 1px);top:${depth * 20}px;` +
       `background:${node.colour ? `var(--${node.colour})` : tint(node.name)}`;
     one.onclick = () => { top = node; flame(); };

@@ -134,7 +134,7 @@ if (conditions.length) {
     const { first, place, why } = group;
     return [place ? `${place.kind}: ${place.label}` : "elsewhere", partsOf(place && place.kind)[why],
       count(group.count), time(group.sum), time(first.length), D.lanes[first.lane].label, time(first.from),
-      first.whom.length ? D.lanes[first.whom[0][0]].label : ""];
+      first.whom.length ? whomOf(first, first.whom[0][0]) : ""];
   }), $("longest"), (at) => show(some[at].first));
   $("longs").hidden = !some.length;
 }
@@ -142,6 +142,9 @@ $("who").hidden = !D.threads.length;
 table(["Thread", "ran", "ready", "blocked", "waited", "lost its processor"], D.threads.map((one) => [
   `${one.name} ${one.thread}`, time(one.run_ns), time(one.ready_ns), time(one.blocked_ns), time(one.waited_ns),
   count(one.preemptions)]), $("threads"));
+if (D.threads.length) make("p", "Waited is what it waited for locks, semaphores and barriers. That is a part of the " +
+  "other three: blocked while it slept, ready until it had a processor again, ran while it went to sleep or spun.",
+  $("threads")).className = "hint";
 for (const words of D.remarks) rich(words, make("p", undefined, $("remarks")));
 make("p", `wakeful ${D.version}`, $("remarks"));
 

@@ -28,18 +28,20 @@ function keys(parts, all, into) {
   }
 }
 {
-  const kinds = D.rows.filter((row) => row.kind !== "condition" && row.kind !== "semaphore").map((row) => row.kind);
-  const names = kinds.every(isBarrier) ? D.barrier_parts : kinds.some(isBarrier) ?
-    D.parts.map((words, at) => words.startsWith("holder") ? words.replace("holder", "holder or last thread") :
-      `${words}, or ${D.barrier_parts[at]}`) : D.parts;
-  const behind = D.rows.filter((row) => row.kind !== "condition" && row.kind !== "semaphore")
-    .reduce((sum, row) => sum + row.holder_behind_own_ns, 0);
-  const parts = whyParts(names, D.shares, behind);
+  // Locks and barriers apart, as the verdict counts them.
+  const kinds = [["locks", D.parts, (kind) => !isBarrier(kind)], ["barriers", D.barrier_parts, isBarrier]]
+    .map(([name, words, is], at) => [name, whyParts(words, D.shares[at], D.rows
+      .filter(({ kind }) => kind !== "condition" && kind !== "semaphore" && is(kind))
+      .reduce((sum, row) => sum + row.holder_behind_own_ns, 0))])
+    .filter(([, parts]) => parts.some(([, part]) => part > 0));
   // A bar of nearly nothing would look like much.
-  if (D.shares.some((part) => part > 0) && D.waited >= 0.01) {
+  if (kinds.length && D.waited >= 0.01) {
     make("p", "What threads that waited for locks and barriers waited for:", $("shares")).className = "hint";
-    const all = bar(parts, $("shares"));
-    keys(parts, all, $("shares"));
+    const all = bar(kinds.flatMap(([, parts]) => parts), $("shares"));
+    for (const [name, parts] of kinds) {
+      if (kinds.length > 1)
+        make("p", `At ${name}, ${percent(parts.reduce((sum, [, part]) => sum + part, 0), all)}:`, $("shares")).className = "hint";
+      keys(parts, all, $("shares"));
+    }
   }
 }
-

@@ -20,7 +20,7 @@ const COMES = HOLDS.map(([name, words]) => [name, name === "free" ? "all have co
 const HOLDS_OR_COMES = HOLDS.map(([name, words]) => [name, name === "free" ?
   "nobody holds it, or all have come: waking up" : words.replace("the holder", "the holder, or the last thread,")]);
 const partsOf = (kind) => isBarrier(kind) ? D.barrier_parts : D.parts;
-// Where nobody tells apart who had the processor, its colour is that of both.
+// Where nobody tells apart who had the processor, its colour is between the two.
 const whyBy = (parts) => ["run", "lost", "blocked", "free", "unknown"].map((colour, at) => [colour, parts[at]]);
 const QUOTA = D.throttled.length ? ", or the quota" : "";
 const STOPPED = ["quota", "ready, and the quota has stopped the program"], VAIN = ["vain", "woken in vain"];

@@ -4,12 +4,12 @@
 use serde::Serialize;
 
 use crate::format::{ns, percent};
-use crate::profile::summary::{Summary, plural};
+use crate::profile::summary::{Summary, counted, plural};
 
 /// A bound of what a change can gain, as far as the record supports one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gain {
-    /// `run`, or `fewer-threads`.
+    /// `run`, `fewer-threads`, or `quota`.
     pub by: &'static str,
     /// So many times as fast, at most.
     pub at_most: f64,
@@ -74,6 +74,9 @@ fn at_most(summary: &Summary, without_ns: u64) -> f64 {
 /// None where the record bounds nothing, or where other locks change nothing.
 pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gain> {
     let mut gains = Vec::new();
+    if is_bounded && cause == "throttled" {
+        gains.extend(by_quota(summary));
+    }
     if !is_bounded || !CHANGED.contains(&cause) {
         return gains;
     }
@@ -106,6 +109,26 @@ pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gai
         gains.push(Gain { by: "fewer-threads", at_most, words });
     }
     gains
+}
+
+/// Its threads need their processor time without that quota, too, on the processors that there are for them.
+fn by_quota(summary: &Summary) -> Option<Gain> {
+    let all = summary.processors_allowed.max(summary.processors).max(1);
+    let at_once = u64::from(all).min(summary.at_once().max(1));
+    let needed_ns = summary.run_ns as f64 / at_once as f64;
+    if summary.run_ns == 0 || summary.quota_milli? >= at_once * 1_000 {
+        return None;
+    }
+    let elapsed_ns = summary.elapsed_ns.max(1) as f64;
+    let at_most = elapsed_ns / needed_ns.max(elapsed_ns / MOST_GAIN);
+    let words = format!(
+        "{} by a quota of {} or more: its threads took {} of processor time in {}",
+        times(at_most),
+        counted(at_once, "processor"),
+        ns(summary.run_ns),
+        ns(summary.elapsed_ns)
+    );
+    Some(Gain { by: "quota", at_most: at_most.max(1.0), words })
 }
 
 fn times(at_most: f64) -> String {
