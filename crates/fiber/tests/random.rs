@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fibers that are spawned, blocked, signalled and cancelled at random. Each ends once, nothing of theirs is
-//! left, and nobody waits for ever.
+//! left, and nobody waits for ever. Signals come from within, and to any thread of the process at any moment.
+//! A fiber starts programs that do all this as well, and kills each (SIGKILL) in the midst of it.
 //!
 //! Takes some seconds, with `WAKEFUL_LONG=1` an hour, with `WAKEFUL_MINUTES` so many minutes. `WAKEFUL_SEED`
 //! says where the schedule begins.
 
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -200,6 +204,82 @@ fn drive(world: &Arc<World>, seed: u64, until: Instant) {
     fibers.into_iter().for_each(|child| child.end(world));
 }
 
+/// In the environment of a program that is to be killed.
+const DOOMED: &str = "WAKEFUL_DOOMED";
+/// Steps after which such a program says that it is in the midst of it.
+const BEGUN: u64 = 200;
+
+/// A program of this test that nobody lets end. Returns where it says something, and it.
+fn start_doomed(seed: u64) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "whatever_happens_they_end", "--nocapture"]);
+    command.env(DOOMED, seed.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+    // SAFETY: one call of the kernel, between fork and exec. No child stays if this test is ended.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        })
+    };
+    command.spawn().expect("this program again")
+}
+
+/// Starts programs, and kills each in the midst of its fibers. Returns how many.
+fn kill(seed: u64, until: Instant) -> u64 {
+    let (mut random, mut killed) = (Random(seed), 0);
+    while Instant::now() < until {
+        let mut child = start_doomed(random.below(u64::MAX >> 34));
+        let mut out = child.stdout.take().expect("it is piped");
+        // The harness has its say first.
+        let (mut said, mut byte) = (false, [0]);
+        while !said && out.read(&mut byte).expect("it is read") == 1 {
+            said = byte == [0];
+        }
+        assert!(said, "it ended before anybody killed it");
+        std::thread::sleep(random.micros(20_000));
+        child.kill().expect("it is ours");
+        assert_eq!(child.wait().expect("it is ours").signal(), Some(libc::SIGKILL));
+        killed += 1;
+        thread::sleep(random.micros(100_000));
+    }
+    killed
+}
+
+/// The program that is to be killed.
+fn be_killed(seed: u64) -> ! {
+    let (world, until) = (Arc::new(World::new()), Instant::now() + Duration::from_secs(7200));
+    std::thread::spawn(move || signal_threads(seed, until));
+    let watched = world.clone();
+    std::thread::spawn(move || {
+        while watched.steps.load(Relaxed) < BEGUN {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut out = std::io::stdout();
+        out.write_all(&[0]).and_then(|()| out.flush()).expect("somebody reads");
+    });
+    thread::scope(|scope| {
+        for driver in 0..DRIVERS {
+            let world = &world;
+            scope.spawn(move || drive(world, seed.wrapping_add(driver), until));
+        }
+    });
+    unreachable!("nobody has killed it");
+}
+
+/// A signal to this or that thread of the process, whatever it does.
+fn signal_threads(seed: u64, until: Instant) {
+    let mut random = Random(seed);
+    while Instant::now() < until {
+        let threads = std::fs::read_dir("/proc/self/task").expect("the threads");
+        let names = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let all: Vec<libc::pid_t> = names.collect();
+        let thread = all[random.below(all.len() as u64) as usize];
+        // SAFETY: no pointers. One that has ended meanwhile is an error, and nothing else.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1) };
+        std::thread::sleep(random.micros(2_000));
+    }
+}
+
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_signal(_: libc::c_int) {
@@ -217,12 +297,15 @@ fn how_long() -> Duration {
 
 #[test]
 fn whatever_happens_they_end() {
+    // SAFETY: the handler adds to a word.
+    unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    if let Ok(seed) = std::env::var(DOOMED) {
+        be_killed(seed.parse().expect("a number"));
+    }
     let by_chance = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed =
         std::env::var("WAKEFUL_SEED").map_or_else(|_| by_chance(), |text| text.parse().expect("a number"));
     eprintln!("WAKEFUL_SEED={seed}");
-    // SAFETY: the handler adds to a word.
-    unsafe { libc::signal(libc::SIGUSR1, on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     let (world, until) = (Arc::new(World::new()), Instant::now() + how_long());
     let done = Arc::new(Channel::new(1));
     let (watched, ends) = (world.clone(), done.clone());
@@ -242,19 +325,23 @@ fn whatever_happens_they_end() {
         eprintln!("{:?}\nnothing moves", fiber::Runtime::default().unwrap());
         std::process::abort();
     });
-    thread::scope(|scope| {
+    let signaller = std::thread::spawn(move || signal_threads(seed, until));
+    let killed = thread::scope(|scope| {
         for driver in 0..DRIVERS {
             let world = &world;
             scope.spawn(move || drive(world, seed.wrapping_add(driver), until));
         }
+        scope.spawn(move || kill(seed, until)).join().expect("it does not panic")
     });
+    signaller.join().expect("it does not panic");
     // Those that were dropped are on their way.
     let _: Option<()> = done.receive();
     watch.join().unwrap();
     let counts =
         [&world.begun, &world.ended, &world.steps, &world.cancelled].map(|count| count.load(Relaxed));
-    eprintln!("begun, ended, steps, cancelled: {counts:?}; signals: {}", SIGNALS.load(Relaxed));
+    let signals = SIGNALS.load(Relaxed);
+    eprintln!("begun, ended, steps, cancelled: {counts:?}; signals: {signals}; killed programs: {killed}");
     assert_eq!(counts[0], counts[1]);
-    assert!(counts[3] > 0 && SIGNALS.load(Relaxed) > 0, "the schedule has cancelled nobody");
+    assert!(counts[3] > 0 && signals > 0 && killed > 0, "the schedule has cancelled or killed nobody");
     assert_eq!(Arc::strong_count(&world), 1, "a fiber's closure is left");
 }
