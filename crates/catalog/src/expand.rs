@@ -13,8 +13,12 @@ macro_rules! is {
     (timed timed) => {
         true
     };
+    // Of a barrier, which is one or the other: another kind does not compile.
     (dynamic dynamic) => {
         true
+    };
+    (dynamic fixed) => {
+        false
     };
     (served served) => {
         true
@@ -45,7 +49,8 @@ macro_rules! if_is {
     (timed timed $then:block) => {
         $then
     };
-    ($what:ident $kind:ident $then:block) => {};
+    // No more: of another sort it does not compile.
+    (timed $kind:ident $then:block) => {};
 }
 
 /// Makes of the rows in brackets: a table of entries, with what the kinds and the flags say of each; the

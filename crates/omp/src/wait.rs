@@ -9,16 +9,11 @@ use platform::{Platform, Priority};
 use sync::openmp::Patience;
 use sync::wait::{Informing, LOOK_PAUSES, Waiting};
 
-/// Yields before a waiter sleeps: a quarter of what that costs.
-fn most_yields() -> u32 {
-    let costs = Linux::costs();
-    costs.yields_in(costs.sleep / 4)
-}
-/// Yields for a turn that goes round the team, before a waiter sleeps: two sleeps and wake-ups.
-fn most_turn_yields() -> u32 {
-    let costs = Linux::costs();
-    costs.yields_in(2 * costs.sleep)
-}
+/// COST: yields, of 300 ns where nobody takes them, before a waiter sleeps: a third of what that costs. Not
+/// from `costs()`: a yield is a system call, which no switch's price tells. No cell known.
+const YIELDS: u32 = 8;
+/// Yields for a turn that goes round the team: two to three sleeps.
+const TURN_YIELDS: u32 = 8 * YIELDS;
 /// For so long nobody yields after that: the slice that a yield loses is a thirty-second part of it.
 fn memory_ns() -> u64 {
     32 * Linux::costs().slice
@@ -52,9 +47,8 @@ fn yields_to_us() -> bool {
 
 /// Spins while the kernel's view has nothing against it, then yields; false if that was in vain.
 fn awake(done: &impl Fn() -> bool) -> bool {
-    let most = if is_passive() { 0 } else { most_yields() };
-    let (mut looks, mut yields) = (0, 0);
-    while yields < most {
+    let (mut looks, mut yields) = (0, if is_passive() { YIELDS } else { 0 });
+    while yields < YIELDS {
         for _ in 0..LOOK_PAUSES {
             if done() {
                 return true;
@@ -76,7 +70,7 @@ fn awake(done: &impl Fn() -> bool) -> bool {
 /// Yields to those of the program's threads for whom it is, where there are more of them than processors;
 /// false if that was in vain.
 pub fn yielding(done: impl Fn() -> bool) -> bool {
-    let most = if is_passive() { 0 } else { most_turn_yields() };
+    let most = if is_passive() { 0 } else { TURN_YIELDS };
     (0..most).any(|_| done() || !yields_to_us()) && done()
 }
 

@@ -41,11 +41,4 @@ impl Costs {
     /// us (Linux's table for Skylake servers, `intel_idle.c`); a processor that was busy a moment ago is in
     /// C1. ASSUMED: no such machine was at hand.
     pub const BARE: Self = Self { line: 130, switch: 1_500, sleep: 5_000, idle: 20_000, slice: 3_000_000 };
-
-    /// How many yields take `ns` where nobody takes the processor. Each is a system call then: 300 ns where a
-    /// switch takes 1,000.
-    #[inline]
-    pub const fn yields_in(&self, ns: u64) -> u32 {
-        (ns * 10 / (3 * self.switch)) as u32
-    }
 }

@@ -90,12 +90,9 @@ pub trait RawBarrierDrained<P: Platform>: RawBarrier<P, Member = ()> {
 fn switch_ns<P: Platform>() -> u64 {
     2 * P::costs().switch
 }
-/// How often a waiter hands its processor off before it sleeps: where there is nobody to take it, that costs
-/// half of falling asleep and being woken.
-fn hand_offs<P: Platform>() -> u32 {
-    let costs = P::costs();
-    costs.yields_in(costs.sleep / 2)
-}
+/// COST: how often a waiter hands its processor off before it sleeps: 300 ns each where there is nobody to
+/// take it, so that all are less than falling asleep and being woken (5 to 15 us). Cell: `icppmb`.
+const HAND_OFFS: u32 = 16;
 /// COST: looks, of about 3 us, after which a waiter that informs hands its processor off though the view says
 /// that nobody wants it: a thread that was woken and has not run yet is blocked there. No cell known.
 const SPIN_LOOKS: u32 = 4;
@@ -340,7 +337,7 @@ impl<P: Platform> Flag<P> {
     /// processor, and nobody need be woken when the barrier opens. Where that does not help, because the one
     /// that matters more is elsewhere, it sleeps.
     fn wait_as<W: Waiting>(&self, episode: u32, me: Option<(ThreadId, Priority)>, crowded: bool) {
-        let (mut turns, mut looks, mut handed) = (0u32, 0u32, 0u32);
+        let (mut turns, mut looks, mut hand_offs) = (0u32, 0u32, 0u32);
         while !self.is(episode) {
             turns = turns.wrapping_add(1);
             if W::SLEEPS && (turns == 1 && crowded || turns.is_multiple_of(W::LOOK_PAUSES.min(P::PAUSES))) {
@@ -356,10 +353,10 @@ impl<P: Platform> Flag<P> {
                 // it is over.
                 let may_spin = W::may_spin::<P>(Priority::BarrierWaiter, looks);
                 if W::INFORMS
-                    && handed < hand_offs::<P>().min(P::PAUSES)
+                    && hand_offs < HAND_OFFS.min(P::PAUSES)
                     && (!may_spin || looks > SPIN_LOOKS.min(P::PAUSES))
                 {
-                    handed += !may_spin as u32;
+                    hand_offs += !may_spin as u32;
                     // Not to a thread that stands higher alone: one that the barrier has let go, and that has
                     // not run since, stands no higher than we do.
                     P::yield_now();

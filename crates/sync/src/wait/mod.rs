@@ -277,16 +277,15 @@ pub const ANSWER_PAUSES: u32 = 3 * LOOK_PAUSES;
 /// thread that the lock waits for is often on the other. (The scheduler of ours has: then that is all.)
 /// Asleep, we are out of its way wherever it is. Whoever comes back takes a processor from somebody at
 /// work, in line perhaps; so one comes back each slice, however many there are, as if the scheduler had
-/// gone round. With a third of a slice, 32 threads and two busy processes, those who came back kept the line
-/// asleep: a hand-over each 3 ms, for ever.
-fn away_ns<P: Platform>() -> u64 {
-    P::costs().slice
-}
+/// gone round. COST: the slice of Linux's scheduler on 2 processors (3 ms). With 1 ms, those who came back
+/// kept the line asleep: a hand-over each 3 ms, for ever. Cell: 32 threads, two busy processes. Not the
+/// machine's slice: the papers' machines have 20 to 200 ms, and the figures are of 3.
+const AWAY_NS: u64 = 3_000_000;
 
 /// Threads away that count: with more, one of hundreds would be away for longer than a person waits.
 const MOST_AWAY: u32 = 31;
 
-/// COST: naps in a row, of [`away_ns`], while the return would be at the expense of a thread that matters
+/// COST: naps in a row, of [`AWAY_NS`], while the return would be at the expense of a thread that matters
 /// more. Bounded, because that thread may be kept from its processor by another program, which our absence
 /// does not help. No cell known.
 const RETURNS: u32 = 4;
@@ -319,7 +318,7 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
     let (mut rest, mut nap) = (others.min(MOST_AWAY).min(P::PAUSES) + 1, 1);
     while rest > 0 {
         nap = rest.min(nap);
-        P::nap(away_ns::<P>() * nap as u64);
+        P::nap(AWAY_NS * nap as u64);
         // HINT: comes back too early, as if it had not been many who were away; or too late, by as long as
         // it has been away.
         if P::spare_processors() {
@@ -333,7 +332,7 @@ pub fn hand_off<P: Platform>(lock: *const ()) {
         if !P::higher_preempted(Priority::Running) {
             break;
         }
-        P::nap(away_ns::<P>());
+        P::nap(AWAY_NS);
     }
     away.fetch_sub(1, Relaxed);
 }

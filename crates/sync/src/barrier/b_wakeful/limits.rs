@@ -49,8 +49,8 @@ pub const FULL_SHORT_US: u32 = 4 * SHORT_US;
 /// Of a trial; half of that where it makes less than a quarter of the rounds.
 pub const TRIAL_MS: u32 = SLICES_MS;
 /// COST: the same with a processor for each, by trial. From one processor it takes the system's balance and
-/// two slices until all run at the same time. Cell: two threads, two busy processes, short rounds
-/// (`docs/design/barrier.md`).
+/// two slices until all run at the same time. Cell: two threads and two busy processes, rounds in a trial
+/// (`docs/design/barrier.md`, "Trials under load").
 pub const FIT_TRIAL_MS: u32 = 4 * TRIAL_MS;
 /// COST: pauses for which a waiter spins between two yields, with a processor for each: 200 us, much less
 /// than a slice and more than the processors' ticks are apart. Cell: the same as of [`FIT_TRIAL_MS`].
