@@ -166,8 +166,8 @@ type Stretches = Vec<(u64, u64)>;
 
 /// When a quota stopped the program.
 struct Throttled {
-    first: Option<linux::Throttling>,
-    last: Option<linux::Throttling>,
+    first: Option<linux::Throttlings>,
+    last: Option<linux::Throttlings>,
     looked_ns: u64,
     stretches: Stretches,
 }
@@ -189,7 +189,7 @@ impl Throttled {
             return;
         }
         let now = linux::throttling();
-        let stopped = now.zip(self.last).is_some_and(|(now, last)| now.since(last).throttled > 0);
+        let stopped = now.zip(self.last).is_some_and(|(now, last)| now.since(&last).throttled > 0);
         if stopped {
             self.add(self.looked_ns, now_ns);
         }
@@ -210,7 +210,7 @@ impl Throttled {
     /// How often in all, and when.
     fn finish(mut self) -> (Option<linux::Throttling>, Stretches) {
         self.look(0);
-        let all = self.last.zip(self.first).map(|(last, first)| last.since(first));
+        let all = self.last.zip(self.first).map(|(last, first)| last.since(&first));
         (all, self.stretches)
     }
 }

@@ -21,7 +21,7 @@ pub fn watch() {
             if libc::fork() == 0 {
                 wait_for_end(leave_alone(program));
                 if let Some(after) = linux::throttling() {
-                    let all = after.since(before);
+                    let all = after.since(&before);
                     eprintln!(
                         "wakeful: throttled in {} of {} periods of its quota",
                         all.throttled, all.periods

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fibers that are spawned, blocked, signalled and cancelled at random. Each ends once, nothing of theirs is
 //! left, and nobody waits for ever. Signals come from within, and to any thread of the process at any moment.
-//! A fiber starts programs that do all this as well, and kills each (SIGKILL) in the midst of it.
+//! A fiber starts programs that do all this as well, and kills each (SIGKILL) in the midst of it: none has ended
+//! or failed before, and none keeps this one from going on.
 //!
 //! Takes some seconds, with `WAKEFUL_LONG=1` an hour, with `WAKEFUL_MINUTES` so many minutes. `WAKEFUL_SEED`
 //! says where the schedule begins.
@@ -10,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use fiber::sync::{Channel, Mutex};
@@ -46,6 +47,9 @@ struct World {
     /// Of fibers, and of kernel threads: what they protect is equal.
     pair: Mutex<(u64, u64)>,
     lock: Wakeful<Linux>,
+    killed: AtomicU64,
+    /// Have all ended, those that kill as well?
+    over: AtomicBool,
     word: AtomicU32,
     guarded: [AtomicU64; 2],
 }
@@ -59,6 +63,8 @@ impl World {
             cancelled: AtomicU64::new(0),
             pair: Mutex::default(),
             lock: RawMutex::new(),
+            killed: AtomicU64::new(0),
+            over: AtomicBool::new(false),
             word: AtomicU32::new(0),
             guarded: Default::default(),
         }
@@ -224,10 +230,10 @@ fn start_doomed(seed: u64) -> std::process::Child {
     command.spawn().expect("this program again")
 }
 
-/// Starts programs, and kills each in the midst of its fibers. Returns how many.
-fn kill(seed: u64, until: Instant) -> u64 {
-    let (mut random, mut killed) = (Random(seed), 0);
-    while Instant::now() < until {
+/// Starts programs, and kills each in the midst of its fibers; one at least.
+fn kill(world: &World, seed: u64, until: Instant) {
+    let mut random = Random(seed);
+    loop {
         let mut child = start_doomed(random.below(u64::MAX >> 34));
         let mut out = child.stdout.take().expect("it is piped");
         // The harness has its say first.
@@ -239,14 +245,21 @@ fn kill(seed: u64, until: Instant) -> u64 {
         std::thread::sleep(random.micros(20_000));
         child.kill().expect("it is ours");
         assert_eq!(child.wait().expect("it is ours").signal(), Some(libc::SIGKILL));
-        killed += 1;
+        world.killed.fetch_add(1, Relaxed);
+        if Instant::now() >= until {
+            return;
+        }
         thread::sleep(random.micros(100_000));
     }
-    killed
 }
 
-/// The program that is to be killed.
+/// The program that is to be killed. What fails in one of its fibers ends it at once, by another signal.
 fn be_killed(seed: u64) -> ! {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
     let (world, until) = (Arc::new(World::new()), Instant::now() + Duration::from_secs(7200));
     std::thread::spawn(move || signal_threads(seed, until));
     let watched = world.clone();
@@ -314,10 +327,11 @@ fn whatever_happens_they_end() {
         let (mut steps, mut still) = (0, 0);
         while still < 60 {
             std::thread::sleep(Duration::from_secs(1));
-            let now = watched.steps.load(Relaxed) + watched.ended.load(Relaxed);
+            let counts = [&watched.steps, &watched.ended, &watched.killed];
+            let now = counts.iter().map(|count| count.load(Relaxed)).sum::<u64>();
             still = if now == steps { still + 1 } else { 0 };
             steps = now;
-            if watched.begun.load(Relaxed) == watched.ended.load(Relaxed) && Instant::now() > until {
+            if watched.begun.load(Relaxed) == watched.ended.load(Relaxed) && watched.over.load(Acquire) {
                 ends.close();
                 return;
             }
@@ -325,21 +339,24 @@ fn whatever_happens_they_end() {
         eprintln!("{:?}\nnothing moves", fiber::Runtime::default().unwrap());
         std::process::abort();
     });
-    let signaller = std::thread::spawn(move || signal_threads(seed, until));
-    let killed = thread::scope(|scope| {
+    let signaller = std::thread::spawn(move || signal_threads(seed ^ 1 << 41, until));
+    thread::scope(|scope| {
         for driver in 0..DRIVERS {
             let world = &world;
             scope.spawn(move || drive(world, seed.wrapping_add(driver), until));
         }
-        scope.spawn(move || kill(seed, until)).join().expect("it does not panic")
+        let world = &world;
+        scope.spawn(move || kill(world, seed ^ 1 << 40, until));
     });
+    // ORDER: Release, pairs with the watcher's look.
+    world.over.store(true, Release);
     signaller.join().expect("it does not panic");
     // Those that were dropped are on their way.
     let _: Option<()> = done.receive();
     watch.join().unwrap();
     let counts =
         [&world.begun, &world.ended, &world.steps, &world.cancelled].map(|count| count.load(Relaxed));
-    let signals = SIGNALS.load(Relaxed);
+    let (signals, killed) = (SIGNALS.load(Relaxed), world.killed.load(Relaxed));
     eprintln!("begun, ended, steps, cancelled: {counts:?}; signals: {signals}; killed programs: {killed}");
     assert_eq!(counts[0], counts[1]);
     assert!(counts[3] > 0 && signals > 0 && killed > 0, "the schedule has cancelled or killed nobody");

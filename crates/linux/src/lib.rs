@@ -34,7 +34,7 @@ pub use futex::Errno;
 pub use kernel::Kernel;
 pub use load::yield_now_and_then;
 pub use processors::{Processors, throttling};
-pub use quota::Throttling;
+pub use quota::{Throttling, Throttlings};
 pub use registry::{MOST_THREADS, Owner};
 pub use report::{Report, Status, report};
 pub use signals::Uncancelled;

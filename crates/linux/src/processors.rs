@@ -19,7 +19,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use crate::quota::{self, Throttling};
+use crate::quota::{self, Throttlings};
 use crate::signals::NoSignals;
 use crate::{futex, registry, server};
 
@@ -130,7 +130,7 @@ pub fn metered() -> bool {
 }
 
 /// How often the kernel has kept this program from running because its quota was spent; `None` without a quota. About 50 us.
-pub fn throttling() -> Option<Throttling> {
+pub fn throttling() -> Option<Throttlings> {
     Room::wait_for(|room| quota::throttling(&mut room.quota, &quota::OWN))
 }
 

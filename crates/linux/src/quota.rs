@@ -298,7 +298,7 @@ pub struct Throttling {
 
 impl Throttling {
     /// What came after `before`.
-    pub fn since(self, before: Self) -> Self {
+    fn since(self, before: Self) -> Self {
         Self {
             periods: self.periods.saturating_sub(before.periods),
             throttled: self.throttled.saturating_sub(before.throttled),
@@ -307,18 +307,39 @@ impl Throttling {
     }
 }
 
-/// That of the group on the path that was throttled most often; `None` if no group sets a quota.
-pub fn throttling(room: &mut Room, from: &Sources) -> Option<Throttling> {
-    let mut most: Option<Throttling> = None;
+/// Groups on a path, from the inside, of which more is not looked at. BOUND.
+const LEVELS: usize = 8;
+
+/// The groups on the path that set a quota: how often each has been throttled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Throttlings {
+    /// With the length of the group's path, by which it is known again.
+    groups: [Option<(usize, Throttling)>; LEVELS],
+}
+
+impl Throttlings {
+    /// What came after `before`, of the group that was throttled most often since; of two, the inner one.
+    pub fn since(&self, before: &Self) -> Throttling {
+        let known = self.groups.iter().flatten().filter_map(|&(length, now)| {
+            let (_, then) = before.groups.iter().flatten().find(|(its, _)| *its == length)?;
+            Some(now.since(*then))
+        });
+        known.reduce(|most, one| if one.throttled > most.throttled { one } else { most }).unwrap_or_default()
+    }
+}
+
+/// Those of the groups on the path; `None` if no group sets a quota.
+pub fn throttling(room: &mut Room, from: &Sources) -> Option<Throttlings> {
+    let (mut all, mut count) = (Throttlings::default(), 0);
     for version in VERSIONS {
         room.walk(from, version, |room, _| {
-            let found = room.throttling();
-            if most.is_none_or(|most| most.throttled <= found.throttled) {
-                most = Some(found);
+            let found = (room.directory.length, room.throttling());
+            if let Some(group) = all.groups.get_mut(count) {
+                (*group, count) = (Some(found), count + 1);
             }
         });
     }
-    most
+    (count > 0).then_some(all)
 }
 
 #[cfg(test)]
@@ -422,7 +443,7 @@ mod tests {
             least(&mut Room::new(), &Sources { group: &self.group, mounts: &self.mounts })
         }
 
-        fn throttling(&self) -> Option<Throttling> {
+        fn throttling(&self) -> Option<Throttlings> {
             throttling(&mut Room::new(), &Sources { group: &self.group, mounts: &self.mounts })
         }
     }
@@ -440,20 +461,28 @@ mod tests {
         planted.write("outer/inner/cpu.max", "max 100000\n");
         planted.write("outer/cpu.max", "max 100000\n");
         assert_eq!(planted.least(), Some(None));
-        assert_eq!(planted.throttling(), None);
+        assert!(planted.throttling().is_none());
         planted.write("outer/cpu.max", "150000 100000\n");
         assert_eq!(planted.least(), Some(Some(1500)), "the group above");
         planted.write("outer/inner/cpu.max", "20000 10000\n");
         assert_eq!(planted.least(), Some(Some(1500)), "the lesser of two");
         planted.write("outer/inner/cpu.max", "5000 10000\n");
         assert_eq!(planted.least(), Some(Some(500)));
-        planted
-            .write("outer/cpu.stat", "usage_usec 7\nnr_periods 4567\nnr_throttled 3115\nthrottled_usec 9\n");
-        planted.write("outer/inner/cpu.stat", "usage_usec 7\nnr_periods 4000\nnr_throttled 12\n");
-        assert_eq!(
-            planted.throttling(),
-            Some(Throttling { periods: 4567, throttled: 3115, period_us: 100_000 })
-        );
+        let stat = |group: &str, periods: u32, throttled: u32| {
+            let text =
+                format!("usage_usec 7\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec 9\n");
+            planted.write(&format!("{group}/cpu.stat"), &text);
+        };
+        stat("outer", 4567, 3115);
+        stat("outer/inner", 4000, 12);
+        let before = planted.throttling().unwrap();
+        stat("outer", 4577, 3116);
+        stat("outer/inner", 4100, 36);
+        let since = planted.throttling().unwrap().since(&before);
+        assert_eq!(since, Throttling { periods: 100, throttled: 24, period_us: 10_000 }, "the inner one");
+        stat("outer", 4587, 3216);
+        let since = planted.throttling().unwrap().since(&before);
+        assert_eq!(since, Throttling { periods: 20, throttled: 101, period_us: 100_000 }, "the outer one");
     }
 
     #[test]

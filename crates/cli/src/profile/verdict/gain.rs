@@ -111,8 +111,14 @@ pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gai
     gains
 }
 
-/// Its threads need their processor time without that quota, too, on the processors that there are for them.
+/// Its threads, as many as they are, need their processor time without that quota, too, on the processors that
+/// there are for them. None where threads may burn their time, or do so unseen.
 fn by_quota(summary: &Summary) -> Option<Gain> {
+    let untold = summary.processes_elsewhere + summary.processes_unmapped + summary.programs_silent;
+    let is_seen = summary.processes > 0 && untold == 0 && summary.obstacle.is_none();
+    if !is_seen || summary.openmp.is_some() || !summary.spinning.is_empty() || summary.is_helped {
+        return None;
+    }
     let all = summary.processors_allowed.max(summary.processors).max(1);
     let at_once = u64::from(all).min(summary.at_once().max(1));
     let needed_ns = summary.run_ns as f64 / at_once as f64;
@@ -120,10 +126,9 @@ fn by_quota(summary: &Summary) -> Option<Gain> {
         return None;
     }
     let elapsed_ns = summary.elapsed_ns.max(1) as f64;
-    let at_most = elapsed_ns / needed_ns.max(elapsed_ns / MOST_GAIN);
+    let at_most = elapsed_ns / needed_ns.max(1.0);
     let words = format!(
-        "{} by a quota of {} or more: its threads took {} of processor time in {}",
-        times(at_most),
+        "{at_most:.1} x by a quota of {}, with as many threads: they took {} of processor time in {}",
         counted(at_once, "processor"),
         ns(summary.run_ns),
         ns(summary.elapsed_ns)

@@ -205,10 +205,18 @@ fn a_quota_is_no_lock_problem_if_nothing_waits() {
     assert_eq!(verdict.advice, "Raise the quota of 0.40 processors: it stops even one thread.");
     let most =
         Summary { elapsed_ns: 2_000, run_ns: 1_000, threads: 3, processors_allowed: 2, ..alone.clone() };
-    let words = "To gain at most: 4.0 x by a quota of 2 processors or more: its threads took 1.00us of \
-                 processor time in 2.00us.";
+    let words = "To gain at most: 4.0 x by a quota of 2 processors, with as many threads: they took 1.00us \
+                 of processor time in 2.00us.";
     assert_eq!(gained(&of(&most, &[], "prog")).as_deref(), Some(words));
-    assert_eq!(gained(&of(&Summary { quota_milli: Some(2_000), ..most }, &[], "prog")), None);
+    assert_eq!(gained(&of(&Summary { quota_milli: Some(2_000), ..most.clone() }, &[], "prog")), None);
+    for unbounded in [
+        Summary { processes: 0, ..most.clone() },
+        Summary { programs_silent: 1, ..most.clone() },
+        Summary { openmp: Some("libgomp"), ..most.clone() },
+        Summary { spinning: vec!["mutex mcs".into()], ..most.clone() },
+    ] {
+        assert_eq!(gained(&of(&unbounded, &[], "prog")), None);
+    }
     let lock = row(Class::Mutex, |row| row.holder_running_ns = 500);
     let many = Summary { threads: 8, quota_milli: Some(2_500), ..alone };
     let verdict = of(&many, &[lock], "prog");
