@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fibers that are spawned, blocked, signalled and cancelled at random. Each ends once, nothing of theirs is
 //! left, and nobody waits for ever. Signals come from within, and to any thread of the process at any moment.
-//! A fiber starts programs that do all this as well, and kills each (SIGKILL) in the midst of it: none has ended
-//! or failed before, and none keeps this one from going on.
+//! A fiber starts programs that do all this as well, and kills each (SIGKILL) in the midst of it: none
+//! has ended or failed before, and none keeps this one from going on.
 //!
 //! Takes some seconds, with `WAKEFUL_LONG=1` an hour, with `WAKEFUL_MINUTES` so many minutes. `WAKEFUL_SEED`
 //! says where the schedule begins.

@@ -111,8 +111,8 @@ pub(super) fn gains(summary: &Summary, cause: &str, is_bounded: bool) -> Vec<Gai
     gains
 }
 
-/// Its threads, as many as they are, need their processor time without that quota, too, on the processors that
-/// there are for them. None where threads may burn their time, or do so unseen.
+/// Its threads, as many as they are, need their processor time without that quota, too, on the processors
+/// that there are for them. None where threads may burn their time, or do so unseen.
 fn by_quota(summary: &Summary) -> Option<Gain> {
     let untold = summary.processes_elsewhere + summary.processes_unmapped + summary.programs_silent;
     let is_seen = summary.processes > 0 && untold == 0 && summary.obstacle.is_none();
