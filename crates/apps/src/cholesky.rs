@@ -5,6 +5,8 @@
 //! is an integer below 2^24, each operation is exact, and the result is the chosen factor whoever comes
 //! first: an error of a single update would show.
 
+use std::ops::Range;
+
 use platform::{Atomic, Ordering::*, Platform};
 use sync::mutex::RawMutex;
 
@@ -99,12 +101,85 @@ pub(crate) fn expected(levels: u32) -> u32 {
     digest(Shape::new(levels).factor().into_iter().map(f32::to_bits))
 }
 
-struct Factor<H: Host> {
+/// The matrix, which becomes its factor.
+pub(crate) struct Matrix<H: Host> {
     /// Rows of the block that a number stands for.
     block: u32,
     begins: H::Shared<u32>,
     rows: H::Shared<u32>,
     values: H::Shared<Word<H>>,
+}
+
+impl<H: Host> Clone for Matrix<H> {
+    fn clone(&self) -> Self {
+        let Self { block, begins, rows, values } = self;
+        Self { block: *block, begins: begins.clone(), rows: rows.clone(), values: values.clone() }
+    }
+}
+
+impl<H: Host> Matrix<H> {
+    pub fn share(host: &mut H, shape: Shape, block: u32) -> Self {
+        Self {
+            block,
+            values: host.share(words::<H>(shape.square(&shape.factor()).into_iter().map(f32::to_bits))),
+            begins: host.share(shape.begins.iter().map(|&begin| begin as u32).collect()),
+            rows: host.share(shape.rows),
+        }
+    }
+
+    pub fn digest(&self) -> Digest {
+        digest_of::<H>(self.values.clone())
+    }
+
+    pub fn columns(&self) -> usize {
+        self.begins.len() - 1
+    }
+
+    /// Where its numbers are below the first one, which is its own row.
+    pub fn below(&self, column: usize) -> Range<usize> {
+        self.begins[column] as usize + 1..self.begins[column + 1] as usize
+    }
+
+    /// The row of a number, which is the column that it concerns.
+    pub fn row(&self, place: usize) -> usize {
+        self.rows[place] as usize
+    }
+
+    fn get(&self, at: usize) -> f32 {
+        f32::from_bits(self.values[at].load(Relaxed))
+    }
+
+    fn put(&self, at: usize, value: f32) {
+        self.values[at].store(value.to_bits(), Relaxed);
+    }
+
+    /// Nothing must be subtracted from it any more.
+    pub fn finish(&self, column: usize) {
+        let below = self.below(column);
+        let pivot = self.get(below.start - 1).sqrt();
+        self.put(below.start - 1, pivot);
+        // A division is about as long as 16 additions. Of a block it is half a product.
+        H::computed(16.max(2 * self.block.pow(3)) * (below.len() + 1) as u32);
+        below.for_each(|at| self.put(at, self.get(at) / pivot));
+    }
+
+    /// Subtracts a finished column from the one that its number at this place concerns.
+    pub fn subtract(&self, column: usize, place: usize) {
+        let (factor, end) = (self.get(place), self.below(column).end);
+        let mut to = self.begins[self.row(place)] as usize;
+        for from in place..end {
+            while self.rows[to] != self.rows[from] {
+                to += 1;
+            }
+            self.put(to, self.get(to) - factor * self.get(from));
+        }
+        // An index, a product and a sum.
+        H::computed(4 * self.block.pow(3) * (end - place) as u32);
+    }
+}
+
+struct Factor<H: Host> {
+    matrix: Matrix<H>,
     /// How many columns must still be subtracted from each; under its lock.
     pending: H::Shared<Word<H>>,
     /// Columns that wait for nothing; under the queue's lock.
@@ -116,10 +191,7 @@ struct Factor<H: Host> {
 impl<H: Host> Clone for Factor<H> {
     fn clone(&self) -> Self {
         Self {
-            block: self.block,
-            begins: self.begins.clone(),
-            rows: self.rows.clone(),
-            values: self.values.clone(),
+            matrix: self.matrix.clone(),
             pending: self.pending.clone(),
             ready: self.ready.clone(),
             heads: self.heads.clone(),
@@ -141,24 +213,21 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
     let count = first.len() as u32;
     let rest = columns - first.len();
     let shared = Factor::<H> {
-        block,
-        values: host.share(words::<H>(shape.square(&shape.factor()).into_iter().map(f32::to_bits))),
+        matrix: Matrix::share(host, shape, block),
         pending: host.share(words::<H>(pending.into_iter())),
         ready: host.share(words::<H>(first.into_iter().chain(std::iter::repeat_n(0, rest)))),
         heads: host.share(words::<H>([0, count].into_iter())),
-        begins: host.share(shape.begins.iter().map(|&begin| begin as u32).collect()),
-        rows: host.share(shape.rows),
     };
     for locked in Locked::<H, L>::share(host, columns + 1, threads) {
         let shared = shared.clone();
         host.spawn(move || shared.work(&locked));
     }
-    digest_of::<H>(shared.values)
+    shared.matrix.digest()
 }
 
 impl<H: Host> Factor<H> {
     fn work<L: RawMutex<H::Platform>>(&self, locked: &Locked<H, L>) {
-        let columns = self.begins.len() - 1;
+        let columns = self.matrix.columns();
         loop {
             let (taken, put) = (self.heads[0].load(Relaxed), self.heads[1].load(Relaxed));
             if taken as usize == columns {
@@ -182,41 +251,18 @@ impl<H: Host> Factor<H> {
         }
     }
 
-    fn get(&self, at: usize) -> f32 {
-        f32::from_bits(self.values[at].load(Relaxed))
-    }
-
-    fn put(&self, at: usize, value: f32) {
-        self.values[at].store(value.to_bits(), Relaxed);
-    }
-
     fn factor<L: RawMutex<H::Platform>>(&self, locked: &Locked<H, L>, column: usize) {
-        let (begin, end) = (self.begins[column] as usize, self.begins[column + 1] as usize);
-        let pivot = self.get(begin).sqrt();
-        self.put(begin, pivot);
-        let terms = self.block.pow(3);
-        // A division is about as long as 16 additions. Of a block it is half a product.
-        H::computed(16.max(2 * terms) * (end - begin) as u32);
-        (begin + 1..end).for_each(|at| self.put(at, self.get(at) / pivot));
-        for place in begin + 1..end {
-            let target = self.rows[place] as usize;
+        self.matrix.finish(column);
+        for place in self.matrix.below(column) {
+            let target = self.matrix.row(place);
             let last = locked.with(target, || {
-                let factor = self.get(place);
-                let mut to = self.begins[target] as usize;
-                for from in place..end {
-                    while self.rows[to] != self.rows[from] {
-                        to += 1;
-                    }
-                    self.put(to, self.get(to) - factor * self.get(from));
-                }
-                // An index, a product and a sum.
-                H::computed(4 * terms * (end - place) as u32);
+                self.matrix.subtract(column, place);
                 let pending = self.pending[target].load(Relaxed) - 1;
                 self.pending[target].store(pending, Relaxed);
                 pending == 0
             });
             if last {
-                locked.with(self.begins.len() - 1, || {
+                locked.with(self.matrix.columns(), || {
                     let put = self.heads[1].load(Relaxed);
                     self.ready[put as usize].store(target as u32, Relaxed);
                     self.heads[1].store(put + 1, Relaxed);

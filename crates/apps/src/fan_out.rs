@@ -8,15 +8,12 @@
 use platform::{Atomic, Ordering::*, Platform};
 use sync::mutex::RawMutex;
 
-use crate::cholesky::Shape;
-use crate::{Digest, Host, Locked, Word, digest_of, words};
+use crate::cholesky::{Matrix, Shape};
+use crate::{Digest, Host, Locked, Word, words};
 
 struct FanOut<H: Host> {
-    block: u32,
+    matrix: Matrix<H>,
     threads: usize,
-    begins: H::Shared<u32>,
-    rows: H::Shared<u32>,
-    values: H::Shared<Word<H>>,
     /// How many columns must still be subtracted from each. Its owner alone looks.
     pending: H::Shared<Word<H>>,
     /// One a thread: how many columns were put there, and those.
@@ -26,11 +23,8 @@ struct FanOut<H: Host> {
 impl<H: Host> Clone for FanOut<H> {
     fn clone(&self) -> Self {
         Self {
-            block: self.block,
+            matrix: self.matrix.clone(),
             threads: self.threads,
-            begins: self.begins.clone(),
-            rows: self.rows.clone(),
-            values: self.values.clone(),
             pending: self.pending.clone(),
             queues: self.queues.clone(),
         }
@@ -48,24 +42,21 @@ pub(crate) fn load<H: Host, L: RawMutex<H::Platform> + 'static>(
     let columns = pending.len();
     let queue = |host: &mut H| host.share(words::<H>(std::iter::repeat_n(0, columns + 1)));
     let shared = FanOut::<H> {
-        block,
+        matrix: Matrix::share(host, shape, block),
         threads: threads as usize,
-        values: host.share(words::<H>(shape.square(&shape.factor()).into_iter().map(f32::to_bits))),
         pending: host.share(words::<H>(pending.into_iter())),
         queues: (0..threads).map(|_| queue(host)).collect(),
-        begins: host.share(shape.begins.iter().map(|&begin| begin as u32).collect()),
-        rows: host.share(shape.rows),
     };
     for (index, locked) in Locked::<H, L>::share(host, threads as usize, threads).into_iter().enumerate() {
         let shared = shared.clone();
         host.spawn(move || shared.work(&locked, index));
     }
-    digest_of::<H>(shared.values)
+    shared.matrix.digest()
 }
 
 impl<H: Host> FanOut<H> {
     fn work<L: RawMutex<H::Platform>>(&self, locked: &Locked<H, L>, index: usize) {
-        let own = || (index..self.begins.len() - 1).step_by(self.threads);
+        let own = || (index..self.matrix.columns()).step_by(self.threads);
         let mut left = own().count();
         for column in own() {
             if self.pending[column].load(Relaxed) == 0 {
@@ -86,29 +77,12 @@ impl<H: Host> FanOut<H> {
         }
     }
 
-    fn get(&self, at: usize) -> f32 {
-        f32::from_bits(self.values[at].load(Relaxed))
-    }
-
-    fn put(&self, at: usize, value: f32) {
-        self.values[at].store(value.to_bits(), Relaxed);
-    }
-
-    fn range(&self, column: usize) -> (usize, usize) {
-        (self.begins[column] as usize, self.begins[column + 1] as usize)
-    }
-
     /// Nothing must be subtracted from it any more: finishes it, and sends it.
     fn factor<L: RawMutex<H::Platform>>(&self, locked: &Locked<H, L>, column: usize) {
-        let (begin, end) = self.range(column);
-        let pivot = self.get(begin).sqrt();
-        self.put(begin, pivot);
-        // As in `cholesky`.
-        H::computed(16.max(2 * self.block.pow(3)) * (end - begin) as u32);
-        (begin + 1..end).for_each(|at| self.put(at, self.get(at) / pivot));
+        self.matrix.finish(column);
         H::done(1);
         for to in 0..self.threads {
-            if (begin + 1..end).any(|place| self.rows[place] as usize % self.threads == to) {
+            if self.matrix.below(column).any(|place| self.matrix.row(place) % self.threads == to) {
                 locked.with(to, || {
                     let put = self.queues[to][0].load(Relaxed) + 1;
                     self.queues[to][put as usize].store(column as u32, Relaxed);
@@ -125,19 +99,11 @@ impl<H: Host> FanOut<H> {
         column: usize,
         index: usize,
     ) -> usize {
-        let (begin, end) = self.range(column);
         let mut finished = 0;
-        for place in (begin + 1..end).filter(|&place| self.rows[place] as usize % self.threads == index) {
-            let target = self.rows[place] as usize;
-            let factor = self.get(place);
-            let mut to = self.begins[target] as usize;
-            for from in place..end {
-                while self.rows[to] != self.rows[from] {
-                    to += 1;
-                }
-                self.put(to, self.get(to) - factor * self.get(from));
-            }
-            H::computed(4 * self.block.pow(3) * (end - place) as u32);
+        let own = |&place: &usize| self.matrix.row(place) % self.threads == index;
+        for place in self.matrix.below(column).filter(own) {
+            let target = self.matrix.row(place);
+            self.matrix.subtract(column, place);
             let pending = self.pending[target].load(Relaxed) - 1;
             self.pending[target].store(pending, Relaxed);
             if pending == 0 {
