@@ -13,6 +13,8 @@
 //! - `small=512`: Quicksort's threads sort a range of so many numbers alone
 //! - `operation=0.1`: an arithmetic operation takes a tenth of what a word in the cache takes
 //! - `threads=11`: so many threads of each program
+//! - `at=1`: the lower table at this point of the figure's axis, as level 1, instead of at the figure's own
+//! - `section=32`: sections of a mutex, and the work between them or between barriers, take 32 times as long
 //! - `after=1`: the figure on the other machine only; the first numbers are the same then
 //! - `show=work`: instead of times, which part of the processors' time was work, in the lower table and in
 //!   the claims. `show=turnaround`: the mean of the programs' ends; `show=sleeps`: how often threads slept
@@ -53,6 +55,7 @@ struct Others {
     small: Option<f64>,
     operation: Option<f64>,
     threads: Option<f64>,
+    section: Option<f64>,
 }
 
 impl Others {
@@ -72,6 +75,7 @@ impl Others {
             small: taken("small="),
             operation: taken("operation="),
             threads: taken("threads="),
+            section: taken("section="),
         }
     }
 
@@ -81,6 +85,14 @@ impl Others {
         }
         workload.setting.operation = self.operation.unwrap_or(workload.setting.operation);
         workload.threads = self.threads.map_or(workload.threads, |it| it as u32);
+        let section = self.section.unwrap_or(1.0);
+        if let Program::Barrier { outside_ns, .. } | Program::Mutex { outside_ns, .. } = &mut workload.program
+        {
+            *outside_ns *= section;
+        }
+        if let Program::Mutex { critical_ns, .. } = &mut workload.program {
+            *critical_ns *= section;
+        }
         if let Program::Quicksort { small, .. } = &mut workload.program {
             *small = self.small.map_or(*small, |it| it as u32);
         }
@@ -131,7 +143,10 @@ fn showing(figure: &'static Figure, changes: &mut Vec<String>) -> Figure {
         Some("show=turnaround") => turnaround,
         Some(other) => panic!("{other}: work, sleeps or turnaround"),
     };
-    Figure { scale, ..*figure }
+    let place = changes.iter().position(|it| it.starts_with("at="));
+    let at = place.map(|place| changes.remove(place)["at=".len()..].parse().expect("a number"));
+    let at = at.map_or(figure.at, |at: f64| Vec::leak(vec![at]));
+    Figure { scale, at, ..*figure }
 }
 
 /// The median, and the range.
