@@ -168,9 +168,10 @@ unsafe fn builder(attributes: &Attributes) -> Option<Builder> {
 /// program has processors; if one blocks in the kernel, another takes its place. `attributes` may be NULL.
 ///
 /// `body` may do what a thread may, but must return: neither an exception nor `longjmp` may leave it, nor may
-/// it end the thread. It waits best in the locks of this header. Unless the program runs under `wakeful run`,
-/// pthread's block the kernel thread, and must not be held where it waits. Fibers of one kernel thread share
-/// its errno and its _Thread_local variables: where a fiber waits, others may change them.
+/// it end the thread (pthread_exit there ends the program by SIGABRT). It waits best in the locks of this
+/// header. Unless the program runs under `wakeful run`, pthread's block the kernel thread, and must not be
+/// held where it waits. Fibers of one kernel thread share its errno and its _Thread_local variables: where a
+/// fiber waits, others may change them.
 ///
 /// Returns 0; EINVAL: `body` is NULL, or there is no such priority; ENOMEM: there is no memory for a stack of
 /// this size; EPERM: a thread of low priority would have to start one that is not; or what epoll_create,

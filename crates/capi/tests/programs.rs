@@ -107,6 +107,34 @@ fn an_overflow_in_long_frames_ends_the_program() {
     assert!(error.contains("fiber 'deep' has overflowed its stack"), "{error}");
 }
 
+/// `exit` and a return from main wait for no fiber, in whatever state those are. A fiber that ends its kernel
+/// thread would take with it what is pinned there: that ends the program, and the fiber is named.
+#[test]
+fn a_program_ends_with_fibers_in_each_state() {
+    let program = compile("gcc", "ends.c", &["-lwakeful"]);
+    let ended = |how: &str| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&program).arg(how).env("LD_LIBRARY_PATH", folder());
+        let output = command.output().unwrap();
+        let talk = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status, talk)
+    };
+    for how in ["return", "exit"] {
+        let (status, talk) = ended(how);
+        assert_eq!((status.code(), &*talk[0], &*talk[1]), (Some(7), "ended\n", ""), "{how}");
+    }
+    let (status, talk) = ended("pthread_exit");
+    // What `timeout` says of a child that a signal ended.
+    let by = status.code().map_or(status.signal(), |code| Some(code - 128));
+    assert_eq!(by, Some(libc::SIGABRT), "{talk:?}");
+    assert!(talk[1].contains("fiber 'leaver' has ended its kernel thread"), "{talk:?}");
+}
+
+#[test]
+fn a_library_that_is_closed_stays_with_its_fibers() {
+    run(&compile("gcc", "unloads.c", &[]));
+}
+
 #[test]
 fn cpp_takes_the_header() {
     run(&compile("g++", "header.cc", &["-lwakeful"]));

@@ -14,15 +14,14 @@ use platform::Platform;
 
 use crate::abode::Residents;
 use crate::deque::Deque;
-use crate::guests;
 use crate::list::{Inbox, List, Pile};
 use crate::policy::{self, Own};
 use crate::record::{Fiber, Why};
 use crate::runtime::{Activations, Priority, Runtime};
 use crate::seats::Awake;
-use crate::sentinel;
 use crate::steer::Steer;
 use crate::turns::{Overdue, Turns};
+use crate::{guests, overflow, sentinel};
 
 /// Records that a carrier keeps for its next fibers.
 const KEPT: u32 = 256;
@@ -154,6 +153,15 @@ pub fn forget() {
 #[inline(always)]
 pub fn current() -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.get())
+}
+
+/// By a kernel thread that ends. A carrier's does so only if a fiber ends it, and what is pinned there would
+/// wait for ever. In a forked child what is left of a fiber is a thread as any other, and may end.
+pub fn left() {
+    // SAFETY: the calling fiber has a record.
+    if let Some(fiber) = unsafe { current().as_ref() } {
+        overflow::end(fiber, b"has ended its kernel thread (pthread_exit, pthread_cancel): return instead");
+    }
 }
 
 /// Makes this the calling fiber, and returns who was.

@@ -9,6 +9,7 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
+use crate::record::Fiber;
 use crate::stack;
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
@@ -46,6 +47,14 @@ pub fn on_own_stack() {
     }
 }
 
+/// Ends the program, and says what the fiber did.
+pub fn end(fiber: &Fiber, what: &[u8]) -> ! {
+    let name = fiber.name().unwrap_or("<unnamed>");
+    say(&[b"\nfiber '", name.as_bytes(), b"' ", what, b"\n"]);
+    // SAFETY: no pointers.
+    unsafe { libc::abort() }
+}
+
 fn say(parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: the bytes live across the call.
@@ -58,10 +67,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     let (address, sent) = unsafe { ((*info).si_addr() as usize, (*info).si_code <= 0) };
     if !sent && let Some(fiber) = stack::overflowed(address) {
         // SAFETY: the guard is below the stack of this record.
-        let name = unsafe { fiber.as_ref() }.name().unwrap_or("<unnamed>");
-        say(&[b"\nfiber '", name.as_bytes(), b"' has overflowed its stack\n"]);
-        // SAFETY: no pointers.
-        unsafe { libc::abort() };
+        end(unsafe { fiber.as_ref() }, b"has overflowed its stack");
     }
     // SAFETY: `prepare` wrote it before the kernel could call us.
     let before: libc::sigaction = unsafe { (&raw const BEFORE).cast::<libc::sigaction>().read() };

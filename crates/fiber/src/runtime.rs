@@ -317,7 +317,7 @@ impl Runtime {
         self.count.store(index + 1, Release);
         // A new thread inherits the policy, and the sentinel's own is not for who runs fibers.
         let usual = carrier::here().filter(|carrier| carrier.usual.get()).map(|carrier| carrier.short.get());
-        let started = start::start(format!("carrier {index}"), move || {
+        let started = start::start(format!("carrier {index}"), carrier::left, move || {
             if let Some(short) = usual {
                 sentinel::be_usual(short);
             }

@@ -4,6 +4,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::ffi::CString;
 use std::io;
 
@@ -12,15 +13,16 @@ const STACK: usize = 2 << 20;
 
 struct Start {
     name: CString,
+    left: fn(),
     body: Box<dyn FnOnce() + Send>,
 }
 
-/// Runs this in a new kernel thread, which nobody joins.
+/// Runs this in a new kernel thread, which nobody joins. `left` is called in it if it ends.
 ///
 /// # Errors
 /// That of `pthread_create`.
-pub fn start(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let start = Box::new(Start { name: CString::new(name)?, body: Box::new(body) });
+pub fn start(name: String, left: fn(), body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let start = Box::new(Start { name: CString::new(name)?, left, body: Box::new(body) });
     let start = Box::into_raw(start);
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
@@ -43,6 +45,7 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
     // SAFETY: made by `start`, for this thread only.
     let start = unsafe { Box::from_raw(start.cast::<Start>()) };
     set_name(&start.name);
+    at_end(start.left);
     (start.body)();
     core::ptr::null_mut()
 }
@@ -51,4 +54,29 @@ extern "C" fn main(start: *mut c_void) -> *mut c_void {
 fn set_name(name: &CStr) {
     // SAFETY: the name lives across the call.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
+}
+
+/// C's `pthread_exit` unwinds no other stack than the thread's own, so nothing on a fiber's notices it. A
+/// key's destructor does, which `exit` does not call.
+fn at_end(left: fn()) {
+    /// And one more; 0: there is none yet.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: the place lives across the call; the key is ours, and its values are such functions.
+    unsafe {
+        if KEY.load(Relaxed) == 0 {
+            let mut key = 0;
+            if libc::pthread_key_create(&mut key, Some(ended)) != 0 {
+                return;
+            }
+            if KEY.compare_exchange(0, u64::from(key) + 1, Relaxed, Relaxed).is_err() {
+                libc::pthread_key_delete(key);
+            }
+        }
+        libc::pthread_setspecific((KEY.load(Relaxed) - 1) as libc::pthread_key_t, left as *const c_void);
+    }
+}
+
+unsafe extern "C" fn ended(left: *mut c_void) {
+    // SAFETY: set by `at_end`.
+    unsafe { core::mem::transmute::<*mut c_void, fn()>(left)() };
 }
