@@ -268,6 +268,108 @@ fn a_page_fault_is_found() {
     assert_eq!((site["why"].as_str(), names(site)[0]), (Some("fault"), "touch_page"), "{site:#}");
 }
 
+/// A thread of libuv's pool reads: what JavaScript asked for is on no stack, and libuv's function is named.
+const NODE: &str = "const fs = require('fs'); const fd = fs.openSync(process.argv[2], 'r');
+console.log(process.pid); fs.read(fd, Buffer.alloc(1), 0, 1, null, () => process.exit(3));";
+
+/// In a call of its own, and not by Go's poller.
+const GO: &str = "package main
+import (\"fmt\"; \"os\"; \"syscall\")
+func badTask(fd int) { var b [1]byte; syscall.Read(fd, b[:]) }
+func main() {
+    fd, _ := syscall.Open(os.Args[1], syscall.O_RDONLY, 0)
+    fmt.Println(os.Getpid())
+    badTask(fd)
+    os.Exit(3)
+}";
+
+/// The program names its process, and one of its threads reads from a FIFO until the watcher has seen it.
+fn read_of_a_fifo(folder: &Path, program: &Path, words: &[&Path]) -> Vec<Value> {
+    let (fifo, report) = (folder.join("fifo"), folder.join("fifo.json"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // To read and to write: neither end waits for the other.
+    let mut open = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut words = words.iter().copied().chain(std::iter::once(fifo.as_path()));
+    let mut command = watch(&report, program, words.next().unwrap().to_str().unwrap());
+    let mut watcher = command.args(words).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watcher.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let process = PathBuf::from(format!("/proc/{}", line.trim()));
+    let reads = |task: std::io::Result<fs::DirEntry>| {
+        let call = fs::read_to_string(task.unwrap().path().join("syscall")).unwrap_or_default();
+        let from = call.strip_prefix("0 0x").and_then(|rest| rest.split(' ').next());
+        let number = from.and_then(|from| u32::from_str_radix(from, 16).ok());
+        number.is_some_and(|number| {
+            fs::read_link(process.join(format!("fd/{number}"))).ok() == Some(fifo.clone())
+        })
+    };
+    until("a thread reads", || fs::read_dir(process.join("task")).unwrap().any(reads));
+    let (id, before) = (watcher.id(), sleeps(watcher.id()));
+    until("the watcher has slept 20 times", || sleeps(id) > before + 20);
+    open.write_all(b"x").unwrap();
+    assert_eq!(watcher.wait().unwrap().code(), Some(3));
+    records(&report)
+}
+
+/// Whose the read of the FIFO is: the function, and the pool.
+fn reader(records: &[Value]) -> (&str, &str) {
+    let is_fifo = |path: &Value| path.as_str().is_some_and(|path| path.ends_with("/fifo"));
+    let reads = |one: &&Value| {
+        one["record"] == "site"
+            && one["call"] == "read"
+            && one["descriptors"].as_array().is_some_and(|paths| paths.iter().any(is_fifo))
+    };
+    let site = records.iter().find(reads).unwrap_or_else(|| panic!("no read: {records:#?}"));
+    assert_eq!((&site["count"], site["why"].as_str()), (&Value::from(1), Some("file")), "{site:#}");
+    (names(site)[site["own"].as_u64().unwrap() as usize], site["pool"].as_str().unwrap())
+}
+
+#[test]
+fn a_thread_of_libuv_is_blamed_with_what_it_does() {
+    if !may_watch() {
+        return;
+    }
+    if !Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok_and(|done| done.success())
+    {
+        skip("no node");
+        return;
+    }
+    let folder = folder();
+    let script = folder.path().join("reads.js");
+    fs::write(&script, NODE).unwrap();
+    let records = read_of_a_fifo(folder.path(), Path::new("node"), &[&script]);
+    let (function, pool) = reader(&records);
+    let is_uv = function.starts_with("uv_") || function.contains("+0x");
+    assert!(is_uv && !pool.ends_with("(main)"), "{function} of {pool}");
+}
+
+/// Go runs goroutines on the first thread as on the others.
+#[test]
+fn the_threads_of_go_are_one_pool() {
+    if !may_watch() {
+        return;
+    }
+    let folder = folder();
+    let (source, program) = (folder.path().join("reads.go"), folder.path().join("reads"));
+    fs::write(&source, GO).unwrap();
+    if std::env::var_os("WAKEFUL_LONG").is_none() {
+        skip("Go compiles its library first: with WAKEFUL_LONG only");
+        return;
+    }
+    let mut compile = Command::new("go");
+    compile.args(["build", "-o"]).arg(&program).arg(&source).env("GO111MODULE", "off");
+    match compile.status() {
+        Ok(status) => assert!(status.success()),
+        Err(_) => {
+            skip("no Go");
+            return;
+        }
+    }
+    let records = read_of_a_fifo(folder.path(), &program, &[]);
+    assert_eq!(reader(&records), ("main.badTask", "reads"));
+    assert!(records.iter().all(|one| one["pool"] != "reads (main)"), "{records:#?}");
+}
+
 /// What its thread was blocked in when it ended so is told as well.
 #[test]
 fn a_program_that_crashes_is_reported_with_its_signal() {

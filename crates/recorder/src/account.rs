@@ -385,6 +385,15 @@ impl Sum {
             self.others_ready_ns += block.others_ready_ns;
         }
     }
+
+    /// Those of another one.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.long = (self.long.0 + other.long.0, self.long.1 + other.long.1);
+        self.others_ready_ns += other.others_ready_ns;
+    }
 }
 
 /// Lengths of blocks at one place.
@@ -421,12 +430,7 @@ impl Lengths {
 
     /// Those of another place.
     pub fn merge(&mut self, other: &Self) {
-        let (sum, more) = (&mut self.sum, &other.sum);
-        sum.count += more.count;
-        sum.total_ns += more.total_ns;
-        sum.longest_ns = sum.longest_ns.max(more.longest_ns);
-        sum.long = (sum.long.0 + more.long.0, sum.long.1 + more.long.1);
-        sum.others_ready_ns += more.others_ready_ns;
+        self.sum.merge(&other.sum);
         for (class, count) in &other.all {
             *self.all.entry(*class).or_default() += count;
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use recorder::account::{Account, Lengths, MAIN, OTHERS, Thread, Times};
+use recorder::account::{Account, Lengths, MAIN, OTHERS, Sum, Thread, Times};
 use recorder::calls::{self, Why};
 use recorder::symbols::{Frame, Symbols};
 use recorder::{Outcome, Stack};
@@ -136,11 +136,12 @@ pub struct Verdict {
 
 impl Report {
     pub fn of(outcome: &Outcome, program: &str, threshold: Duration, takes_rights: bool) -> Self {
-        let workers = workers(&outcome.account);
-        let sites = sites(outcome, &workers);
-        let pools = pools(outcome, &sites);
+        let known = stacks(outcome);
+        let workers = workers(outcome, &known);
+        let sites = sites(outcome, &known, &workers);
+        let pools = pools(outcome, &workers, &sites);
         let mut threads: Vec<One> =
-            outcome.account.ended.iter().map(|one| One::of(one, &outcome.account)).collect();
+            outcome.account.ended.iter().map(|one| One::of(one, &outcome.account, &workers)).collect();
         threads.sort_by(|a, b| (&a.pool, a.process, a.thread).cmp(&(&b.pool, b.process, b.thread)));
         let Called { program, started_by, ran_longest } =
             called(program.into(), outcome.process, &outcome.programs, &outcome.account);
@@ -181,13 +182,14 @@ impl Report {
 }
 
 impl One {
-    fn of(thread: &Thread, account: &Account) -> Self {
+    fn of(thread: &Thread, account: &Account, workers: &Workers) -> Self {
         let Times { run_ns, ready_ns, blocked_ns, blocks, preemptions } = thread.times;
         let (process, number) = (thread.process, thread.thread);
         let (name, mut pool) = (thread.name.clone(), thread.pool());
         if !account.pools.contains_key(&pool) {
             pool = OTHERS.into();
         }
+        let pool = workers.pool(&pool).into();
         Self { process, thread: number, name, pool, run_ns, ready_ns, blocked_ns, blocks, preemptions }
     }
 }
@@ -197,14 +199,19 @@ fn ptrace_scope() -> Option<u32> {
     std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
 }
 
-fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
-    let pool = |(name, (threads, times)): (&String, &(u64, Times))| {
-        let held = || sites.iter().filter(|site| site.pool == *name && site.kind != Why::Idle);
-        let unseen = outcome.unseen.get(name);
-        let unseen = unseen.cloned().unwrap_or_default();
+fn pools(outcome: &Outcome, workers: &Workers, sites: &[Site]) -> Vec<Pool> {
+    let mut all: BTreeMap<&str, (u64, Times, Sum)> = BTreeMap::new();
+    for (name, (threads, times)) in &outcome.account.pools {
+        let (known, sum, unseen) = all.entry(workers.pool(name)).or_default();
+        *known += threads;
+        sum.add(times);
+        outcome.unseen.get(name).into_iter().for_each(|more| unseen.merge(more));
+    }
+    let pool = |(name, (threads, times, unseen)): (&str, (u64, Times, Sum))| {
+        let held = || sites.iter().filter(|site| site.pool == name && site.kind != Why::Idle);
         Pool {
-            pool: name.clone(),
-            threads: *threads,
+            pool: name.into(),
+            threads,
             run_ns: times.run_ns,
             ready_ns: times.ready_ns,
             blocked_ns: times.blocked_ns,
@@ -220,14 +227,26 @@ fn pools(outcome: &Outcome, sites: &[Site]) -> Vec<Pool> {
             unseen_long_ns: unseen.long.1,
         }
     };
-    let mut pools: Vec<Pool> = outcome.account.pools.iter().map(pool).collect();
+    let mut pools: Vec<Pool> = all.into_iter().map(pool).collect();
     pools.sort_by(|a, b| (b.long_ns, b.run_ns, &a.pool).cmp(&(a.long_ns, a.run_ns, &b.pool)));
     pools
 }
 
+/// The frames of each stack.
+type Stacks<'a> = HashMap<&'a Stack, Vec<Frame>>;
+
+fn stacks(outcome: &Outcome) -> Stacks<'_> {
+    let mut symbols = Symbols::new(outcome.began);
+    let mut known = HashMap::new();
+    for site in outcome.sites.keys() {
+        known.entry(&site.stack).or_insert_with(|| frames(&mut symbols, &site.stack));
+    }
+    known
+}
+
 /// Stacks that block in the same call for the same line of the program are one site. The one shown is that
 /// which took most of the time.
-fn sites(outcome: &Outcome, workers: &Workers) -> Vec<Site> {
+fn sites(outcome: &Outcome, known: &Stacks, workers: &Workers) -> Vec<Site> {
     struct Group {
         lengths: Lengths,
         descriptors: Vec<String>,
@@ -237,16 +256,15 @@ fn sites(outcome: &Outcome, workers: &Workers) -> Vec<Site> {
         kind: Why,
         whole: bool,
     }
-    let mut symbols = Symbols::new(outcome.began);
-    let mut known = HashMap::new();
     let mut groups: BTreeMap<(String, Option<u32>, String), Group> = BTreeMap::new();
     for (site, blocks) in &outcome.sites {
-        let frames = known.entry(&site.stack).or_insert_with(|| frames(&mut symbols, &site.stack)).clone();
+        let frames = &known[&site.stack];
         let kind = calls::why(site.call, frames.iter().filter_map(|frame| frame.function.as_deref()));
-        let own = own(&frames, &calls::name(site.call));
+        let own = own(frames, &calls::name(site.call));
         let key = frames.get(own).map_or(String::new(), |frame| format!("{}{:?}", frame.name(), frame.line));
-        let group =
-            groups.entry((site.pool.clone(), site.call, format!("{kind:?}{key}"))).or_insert_with(|| {
+        let group = groups
+            .entry((workers.pool(&site.pool).into(), site.call, format!("{kind:?}{key}")))
+            .or_insert_with(|| {
                 let (lengths, descriptors) = Default::default();
                 Group { lengths, descriptors, most_ns: 0, frames: Vec::new(), own, kind, whole: false }
             });
@@ -259,7 +277,7 @@ fn sites(outcome: &Outcome, workers: &Workers) -> Vec<Site> {
         }
         if blocks.lengths.sum.total_ns >= group.most_ns {
             group.most_ns = blocks.lengths.sum.total_ns;
-            (group.frames, group.own, group.whole) = (frames, own, site.stack.is_whole);
+            (group.frames, group.own, group.whole) = (frames.clone(), own, site.stack.is_whole);
         }
     }
     let site = |((pool, call, _), group): ((String, Option<u32>, String), Group)| Site {
@@ -295,15 +313,23 @@ struct Workers {
     has_pool: bool,
     /// First threads of processes, most of which have no other one.
     alone: HashSet<String>,
+    /// First threads of processes that work as their others do: Go runs goroutines on all.
+    alike: HashSet<String>,
 }
 
 impl Workers {
     fn has(&self, pool: &str) -> bool {
         !self.has_pool || !pool.ends_with(MAIN) || self.alone.contains(pool)
     }
+
+    /// The pool to which the threads of this one belong.
+    fn pool<'a>(&self, name: &'a str) -> &'a str {
+        if self.alike.contains(name) { name.trim_end_matches(MAIN) } else { name }
+    }
 }
 
-fn workers(account: &Account) -> Workers {
+fn workers(outcome: &Outcome, known: &Stacks) -> Workers {
+    let account = &outcome.account;
     let mut threads: HashMap<u32, u32> = HashMap::new();
     account.ended.iter().for_each(|thread| *threads.entry(thread.process).or_default() += 1);
     // By the pool: processes of one thread, and all.
@@ -317,7 +343,16 @@ fn workers(account: &Account) -> Workers {
     Workers {
         has_pool: account.pools.keys().any(|pool| !pool.ends_with(MAIN)),
         alone: mains.into_iter().filter_map(is_alone).collect(),
+        alike: mains_of_go(outcome, known),
     }
+}
+
+fn mains_of_go(outcome: &Outcome, known: &Stacks) -> HashSet<String> {
+    let is_goroutine =
+        |stack: &Stack| known[stack].iter().any(|frame| frame.function.as_deref() == Some("runtime.goexit"));
+    let is_one = |pool: &str, stack: &Stack| pool.ends_with(MAIN) && is_goroutine(stack);
+    let sites = outcome.sites.keys().filter(|site| is_one(&site.pool, &site.stack));
+    sites.map(|site| site.pool.clone()).collect()
 }
 
 fn frames(symbols: &mut Symbols, stack: &Stack) -> Vec<Frame> {
@@ -333,26 +368,13 @@ fn frames(symbols: &mut Symbols, stack: &Stack) -> Vec<Frame> {
     frames
 }
 
-/// Files and beginnings of names that are no program's own: languages, their runtimes and libraries.
-const LIBRARIES: &[&str] = &["libc.so", "libc-", "libpthread", "ld-linux", "[vdso]", "libstdc++", "libuv"];
-const RUNTIMES: &[&str] = &[
+/// Files and beginnings of names that are no program's own: languages and libraries, and pools of threads.
+const LIBRARIES: &[&str] = &["libc.so", "libc-", "libpthread", "ld-linux", "[vdso]", "libstdc++"];
+const LANGUAGES: &[&str] = &[
     "std::",
     "core::",
     "alloc::",
-    "<std::",
-    "<core::",
-    "<alloc::",
-    "<&std::",
     "__rust",
-    "tokio::",
-    "<tokio::",
-    "mio::",
-    "rayon::",
-    "rayon_core::",
-    "<rayon",
-    "futures",
-    "parking_lot",
-    "crossbeam",
     "syscall.",
     "runtime.",
     "runtime/",
@@ -363,8 +385,6 @@ const RUNTIMES: &[&str] = &[
     "time.Sleep",
     "io.",
     "bufio.",
-    "uv_",
-    "uv__",
     "_Py",
     "Py",
     "pthread_",
@@ -373,20 +393,48 @@ const RUNTIMES: &[&str] = &[
     "start_thread",
     "clone",
 ];
+const POOLS: &[&str] =
+    &["tokio::", "mio::", "rayon::", "rayon_core::", "futures", "parking_lot", "crossbeam", "uv_"];
 /// Wrappers of calls, which a statically linked program has itself.
 const WRAPPERS: &[&str] =
     &["nanosleep", "usleep", "sleep", "thrd_sleep", "pread", "pwrite", "wait", "waitpid", "recv", "send"];
 
-/// The innermost frame that is the program's own.
-fn own(frames: &[Frame], call: &str) -> usize {
-    let is_own = |frame: &Frame| {
-        let is_call = |name: &str| name == call || WRAPPERS.contains(&name);
-        let in_library = LIBRARIES.iter().any(|library| frame.module.starts_with(library));
-        let in_runtime =
-            frame.function.as_deref().is_some_and(|name| RUNTIMES.iter().any(|part| name.starts_with(part)));
-        !in_library && !in_runtime && !frame.function.as_deref().is_some_and(is_call)
+/// Does a function's name begin with one of these? `<&A as B>::c` is one of `A`, or of `B` where `A` has no
+/// path: `<u64 as core::iter::Sum>::sum` is the language's.
+fn is_of(name: &str, these: &[&str]) -> bool {
+    let whose = match name.split_once(" as ").filter(|_| name.starts_with('<')) {
+        Some((kind, of)) if !kind.contains("::") => of,
+        _ => name,
     };
-    frames.iter().position(is_own).unwrap_or(0)
+    let whose = whose.trim_start_matches(['<', '&']);
+    let whose = whose.strip_prefix("mut ").unwrap_or(whose);
+    let whose = whose.strip_prefix("dyn ").unwrap_or(whose);
+    these.iter().any(|part| whose.starts_with(part))
+}
+
+/// The innermost frame that is the program's own; if there is none, the pool's that called for it.
+fn own(frames: &[Frame], call: &str) -> usize {
+    let is_known = |frame: &Frame, these: &[&str]| {
+        let is_library = LIBRARIES.iter().any(|library| frame.module.starts_with(library));
+        is_library
+            || frame
+                .function
+                .as_deref()
+                .is_some_and(|name| name == call || WRAPPERS.contains(&name) || is_of(name, these))
+    };
+    // The loop of libuv's threads.
+    let is_loop = |frame: &Frame| {
+        frame.function.as_deref() == Some("worker")
+            && frame.short_line().is_none_or(|line| line.starts_with("src/threadpool.c"))
+    };
+    let is_pools = |frame: &Frame| {
+        frame.module.starts_with("libuv")
+            || frame.function.as_deref().is_some_and(|name| is_of(name, POOLS))
+            || is_loop(frame)
+    };
+    let outside = |frame: &Frame| !is_known(frame, LANGUAGES);
+    let own = frames.iter().position(|frame| outside(frame) && !is_pools(frame));
+    own.or_else(|| frames.iter().position(outside)).unwrap_or(0)
 }
 
 impl Shown {
@@ -407,5 +455,40 @@ fn word(why: Why) -> &'static str {
         Why::Fault => "fault",
         Why::Child => "child",
         Why::Other => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions, innermost first; whose is the block?
+    fn own_of(names: &[&str]) -> usize {
+        let frame = |name: &&str| Frame {
+            function: Some((*name).into()),
+            line: None,
+            module: "program".into(),
+            address: 0,
+            build_id: None,
+            is_guess: false,
+        };
+        own(&names.iter().map(frame).collect::<Vec<_>>(), "read")
+    }
+
+    #[test]
+    fn the_programs_own_function_is_found_in_the_stacks_of_pools() {
+        let std = "std::thread::functions::sleep";
+        let sum = "<u64 as core::iter::traits::accum::Sum>::sum";
+        let rayon = "<rayon::iter::sum::SumFolder<S> as rayon::iter::plumbing::Folder<T>>::consume_iter";
+        assert_eq!(own_of(&[std, "<&dyn core::ops::Fn()>::call", sum, rayon, "mine::main"]), 4);
+        assert_eq!(own_of(&[std, "<mine::Kind as core::iter::Iterator>::next", rayon]), 1);
+        assert_eq!(own_of(&[std, "<T as mine::Kind>::next", rayon]), 1);
+        // A tail call has left nothing of the program: it is the pool's that called.
+        assert_eq!(own_of(&[std, sum, rayon, "rayon_core::join::join_context"]), 2);
+        let go = ["syscall.Syscall", "syscall.read", "main.badTask", "main.main", "runtime.goexit"];
+        assert_eq!(own_of(&go), 2);
+        // What JavaScript asked for is on no stack.
+        assert_eq!(own_of(&["read", "uv__fs_read", "uv__fs_work", "worker", "start_thread"]), 1);
+        assert_eq!(own_of(&["read", "worker", "main"]), 2);
     }
 }

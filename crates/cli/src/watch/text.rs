@@ -235,7 +235,7 @@ const RUNTIMES: &[(&str, &str)] = &[
     ("uv__", "libuv has few such threads: raise UV_THREADPOOL_SIZE, or start fewer such calls at a time."),
     (
         "runtime.goexit",
-        "Go gives the processor to another thread in a call, only late, and not at all in a page fault.",
+        "Go lets another thread run instead, but late in a call, and not at all in a page fault.",
     ),
     ("PyEval", "Python: more workers, or asyncio's own call for it."),
 ];
