@@ -2,8 +2,9 @@
 //! The five failures of section 2.2 of the paper, first of plain pools of kernel threads, then what fibers
 //! make of the same tasks. The reference is the same work, without what disturbs it, on a kernel thread a
 //! processor. All take turns in one run. `speed` is the reference's time divided by the contender's, `useful`
-//! the same of processor time: what was not burnt by waiting. `idle` is for how long a seat was idle while a
-//! fiber was ready; the processor may have run a fiber without a seat meanwhile.
+//! the same of processor time: what was not burnt by waiting. `use` is the processor time a second by the
+//! reference's, round by round. `idle` is for how long a seat was idle while a fiber was ready; the processor
+//! may have run a fiber without a seat meanwhile.
 //!
 //! ```sh
 //! cargo run --release -p wakeful-fiber --example poor_integration -- 9      # rounds
@@ -130,11 +131,12 @@ fn compare(what: &str, rounds: usize, contenders: &[(&str, &dyn Fn())]) {
     }
     println!("{what}");
     for ((name, _), mine) in contenders.iter().zip(&times) {
-        let ratio = |which: usize| median(times[0].iter().zip(mine).map(|(a, b)| a[which] / b[which]));
-        let (speed, useful) = (ratio(0), ratio(1));
+        let ratio = |of: fn(&[f64; 3]) -> f64| median(times[0].iter().zip(mine).map(|(a, b)| of(a) / of(b)));
+        let (speed, useful) = (ratio(|time| time[0]), ratio(|time| time[1]));
+        let each_use = ratio(|time| time[0] / time[1]);
         println!(
             "  {name:41} {:6.1} ms  idle {:5.1} ms  \
-             speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})",
+             speed {:.3} ({:.3} to {:.3})  useful {:.3} ({:.3} to {:.3})  use {:.3} ({:.3} to {:.3})",
             median(mine.iter().map(|time| time[0] * 1e3))[0],
             median(mine.iter().map(|time| time[2] * 1e3))[0],
             speed[0],
@@ -142,7 +144,10 @@ fn compare(what: &str, rounds: usize, contenders: &[(&str, &dyn Fn())]) {
             speed[2],
             useful[0],
             useful[1],
-            useful[2]
+            useful[2],
+            each_use[0],
+            each_use[1],
+            each_use[2]
         );
     }
 }
@@ -302,10 +307,12 @@ fn kept(rounds: usize) {
 fn locked(rounds: usize) {
     const TASKS: usize = 200;
     let each = processors();
-    let (spin, again, std, fiber) = (Spin::default(), Spin::default(), Mutex::new(()), sync::Mutex::new(()));
+    let [spin, again, many] = [(); 3].map(|()| Spin::default());
+    let (std, fiber) = (Mutex::new(()), sync::Mutex::new(()));
     let calm = locking(|body| body());
     let spin = locking(move |body| spin.with(body));
     let spins = locking(move |body| again.with(body));
+    let crowd = locking(move |body| many.with(body));
     let std = locking(move |body| {
         let _guard = std.lock().expect("no panics");
         body();
@@ -332,6 +339,7 @@ fn locked(rounds: usize) {
         rounds,
         &[
             ("reference, beside the same", &|| pool(each, false, TASKS, &calm)),
+            ("pool, 8 threads a processor, spin lock", &|| pool(8 * each, false, TASKS, &crowd)),
             ("pool, a thread a processor, spin lock", &|| pool(each, false, TASKS, &spin)),
             ("pool, a thread a processor, std's mutex", &|| pool(each, false, TASKS, &std)),
             ("fibers, their mutex", &|| fibers(false, TASKS, &fiber)),

@@ -33,6 +33,17 @@
 //! - A fiber that unwinds does not switch: a wait then stops its carrier. In a destructor that runs during a
 //!   panic, do not wait for a fiber that may share the carrier: no join, no lock that it holds.
 //!
+//! # Where it differs from `std::thread`
+//!
+//! - [`current`] returns `None` outside of fibers. A [`Thread`] has a name and can be unparked. It has no id.
+//! - [`Builder`] also sets a runtime, a priority and a rank, and has [`Builder::spawn_movable`], which is
+//!   unsafe. It has no `spawn_scoped`: scoped fibers have no names.
+//! - [`JoinHandle::cancel`] is new. [`park`], [`sleep`] and [`yield_now`] unwind a fiber that is cancelled.
+//!   In a kernel thread they are std's.
+//! - `available_parallelism` and `panicking` are not here. Std's are right in a fiber.
+//! - A [`Priority`] is one of two, as the kernel lets an ordinary user choose one policy below the usual one.
+//!   Finer orders are a [`policy`]'s.
+//!
 //! # Cancellation
 //!
 //! [`JoinHandle::cancel`] ends a fiber where it parks, sleeps, yields or comes to a [`cancellation_point`].
