@@ -36,6 +36,11 @@ fn a_holder_that_spinners_preempt() {
     let mutex = row(&records, "mutex");
     adds_up(mutex);
     assert_eq!(mutex["place"]["name"], "locked_section", "{mutex:#}");
+    assert_eq!([&mutex["name"], &mutex["locks"][0]["name"]], ["lock"; 2], "{mutex:#}");
+    assert!(
+        mutex["locks"][0]["build_id"].is_string() && mutex["locks"][0]["module"] == "profiled",
+        "{mutex:#}"
+    );
     let line = mutex["place"]["line"].as_str().unwrap();
     assert!(line.contains("profiled.c:") && mutex["place"]["build_id"].is_string(), "{mutex:#}");
     let words = one(&records, "verdict")["words"].as_str().unwrap();
@@ -173,9 +178,15 @@ fn each_kind_of_wait_is_told_and_no_other() {
     let program = compile(folder.path(), &["-g"]);
     let (records, status) = profiled(&[], &program, &["kinds"]);
     assert_eq!(status, Some(0));
-    for (kind, waits) in [("spin lock", 1), ("rwlock", 1), ("semaphore", 2), ("barrier", 4)] {
+    let all = [
+        ("spin lock", 1, "spin"),
+        ("rwlock", 1, "rwlock"),
+        ("semaphore", 2, "tokens"),
+        ("barrier", 4, "barrier"),
+    ];
+    for (kind, waits, name) in all {
         let row = row(&records, kind);
-        assert_eq!(number(row, "waits"), waits, "{records:#?}");
+        assert_eq!((number(row, "waits"), &row["name"]), (waits, &name.into()), "{records:#?}");
         adds_up(row);
         if kind != "barrier" {
             assert!(number(row, "waited_ns") > 10_000_000, "{row:#}");
@@ -229,6 +240,8 @@ fn without_symbols_there_are_addresses_and_the_build_id() {
     let place = &row(&records, "mutex")["place"];
     assert!(place["name"].as_str().unwrap().starts_with("profiled+0x"), "{place:#}");
     assert!(place["build_id"].is_string() && place["line"].is_null(), "{place:#}");
+    let mutex = row(&records, "mutex");
+    assert!(mutex["name"].is_null() && number(&mutex["locks"][0], "object") > 0, "{mutex:#}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use object::{Object, ObjectSection, ObjectSegment, ReadCache};
 /// A file's code, and how it says its functions keep their frames.
 pub struct Image {
     file: File,
-    /// Where parts of the file lie in memory: offset, bytes, address.
-    segments: Vec<(u64, u64, u64)>,
+    /// Where parts of the file lie in memory.
+    segments: Vec<Segment>,
     /// `.eh_frame` and its address.
     pub eh_frame: Section,
     /// `.eh_frame_hdr`, the index of the former.
@@ -24,6 +24,19 @@ pub struct Image {
     /// What the linker calls this very file, in hexadecimal digits.
     pub build_id: Option<String>,
 }
+
+/// A part of a file that lies in memory.
+struct Segment {
+    offset: u64,
+    bytes: u64,
+    address: u64,
+    /// Bytes in memory. Those beyond the file's are zero at first.
+    size: u64,
+    is_code: bool,
+}
+
+/// What a mapping begins at a multiple of: of the smallest pages.
+const PAGE: u64 = 4096;
 
 /// BOUND: bytes of a section. The largest programs have some 100 MB of call frame information.
 const MOST_BYTES: u64 = 256 << 20;
@@ -64,7 +77,8 @@ impl Image {
         let address = |name: &str| object.section_by_name(name).map_or(0, |section| section.address());
         let segment = |segment: object::Segment<_>| {
             let (offset, bytes) = segment.file_range();
-            (offset, bytes, segment.address())
+            let is_code = segment.permissions().executable();
+            Segment { offset, bytes, address: segment.address(), size: segment.size(), is_code }
         };
         let digits = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
         Some(Self {
@@ -81,8 +95,21 @@ impl Image {
 
     /// The address that a part of the file has, if the file lies where it was linked to.
     pub fn address(&self, offset: u64) -> Option<u64> {
-        let holds = |&&(start, bytes, _): &&(u64, u64, u64)| offset >= start && offset - start < bytes;
-        self.segments.iter().find(holds).map(|&(start, _, address)| (offset - start).wrapping_add(address))
+        let holds = |one: &&Segment| offset >= one.offset && offset - one.offset < one.bytes;
+        self.segments.iter().find(holds).map(|one| (offset - one.offset).wrapping_add(one.address))
+    }
+
+    /// The address of what lies so far behind code whose mapping begins at that offset, if the file has
+    /// memory there.
+    pub fn address_behind(&self, offset: u64, behind: u64) -> Option<u64> {
+        let is_its = |one: &&Segment| {
+            let start = one.offset & !(PAGE - 1);
+            one.is_code && offset >= start && offset - start < one.bytes + (one.offset - start)
+        };
+        let code = self.segments.iter().find(is_its)?;
+        let address = code.address.wrapping_add(offset).wrapping_sub(code.offset).wrapping_add(behind);
+        let holds = |one: &Segment| address >= one.address && address - one.address < one.size;
+        self.segments.iter().any(holds).then_some(address)
     }
 
     /// The bytes before an offset in the file.

@@ -32,6 +32,15 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// Data somewhere, of which the records say nothing: how far it is from the nearest code before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Where that code's mapping begins.
+    pub code: Place,
+    /// Bytes from there on.
+    pub behind: u64,
+}
+
 #[derive(Clone)]
 struct Span {
     end: u64,
@@ -67,6 +76,13 @@ impl Space {
         let offset = || (address - start).wrapping_add(span.offset);
         let place = || Place { file: Some(span.file.clone()), offset: offset() };
         (address < span.end).then(place)
+    }
+
+    /// The nearest code at or before an address: a file's data lies behind its code.
+    pub fn near(&self, address: u64) -> Option<Near> {
+        let (start, span) = self.0.range(..=address).next_back()?;
+        let code = Place { file: Some(span.file.clone()), offset: span.offset };
+        Some(Near { code, behind: address - start })
     }
 }
 
@@ -232,6 +248,12 @@ mod tests {
         assert_eq!(at(&maps, 1, 0x14000), None);
         maps.mapped(1, &mapping(0xf000, 0x6000, "/c"));
         assert_eq!(at(&maps, 1, 0x10000), Some(("c".into(), 0x2000)));
+        let near = maps.of(1).unwrap().near(0x20000).unwrap();
+        assert_eq!(
+            (near.code.file.unwrap().name(), near.code.offset, near.behind),
+            ("c".into(), 0x1000, 0x11000)
+        );
+        assert_eq!(maps.of(1).unwrap().near(0xefff), None);
     }
 
     #[test]

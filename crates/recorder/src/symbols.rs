@@ -12,7 +12,7 @@ use object::{Object, ObjectSymbol, ObjectSymbolTable, ReadCache, SymbolIndex, Sy
 
 use crate::image::Image;
 use crate::made::Made;
-use crate::maps::{self, File, Place};
+use crate::maps::{self, File, Near, Place};
 
 /// The module of code that no file has.
 pub const MADE: &str = "[no file]";
@@ -34,10 +34,36 @@ pub struct Frame {
     pub is_guess: bool,
 }
 
+/// A variable of the program or of a library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// How far behind its beginning the place is: there may be a member, or an element.
+    pub offset: u64,
+    /// The program or library.
+    pub module: String,
+    /// Where in it the place is, as its own symbols count.
+    pub address: u64,
+    /// What the linker calls that file.
+    pub build_id: Option<String>,
+}
+
+impl Variable {
+    /// The name, and how far behind its beginning.
+    pub fn label(&self) -> String {
+        match self.offset {
+            0 => self.name.clone(),
+            offset => format!("{}+{offset:#x}", self.name),
+        }
+    }
+}
+
 /// What is known of the files.
 pub struct Symbols {
     began: SystemTime,
     files: HashMap<Arc<File>, Option<Known>>,
+    data: HashMap<Arc<File>, Option<(Image, Listed)>>,
     made: Made,
 }
 
@@ -53,7 +79,7 @@ enum Names {
     Lines(Box<Loader>),
     /// Names alone. Nobody asks for the C library's lines, and to unpack them takes longer than all else of a
     /// report.
-    Alone(Functions),
+    Alone(Listed),
 }
 
 /// The C library's files begin so.
@@ -62,7 +88,7 @@ const C_LIBRARY: [&str; 4] = ["libc.so.", "libc-2.", "ld-linux", "libpthread"];
 impl Symbols {
     /// Files that are newer may be others than those that were mapped.
     pub fn new(began: SystemTime) -> Self {
-        Self { began, files: HashMap::new(), made: Made::default() }
+        Self { began, files: HashMap::new(), data: HashMap::new(), made: Made::default() }
     }
 
     /// Names also what these processes have made while they ran, if they tell it (`/tmp/perf-PID.map`).
@@ -88,7 +114,9 @@ impl Symbols {
         let asked = address - u64::from(!is_exact && address > 0);
         let loader = match &known.names {
             Names::None => return vec![plain],
-            Names::Alone(names) => return vec![Frame { function: names.name(asked), ..plain }],
+            Names::Alone(names) => {
+                return vec![Frame { function: names.name(asked).map(|(name, _)| name), ..plain }];
+            }
             Names::Lines(loader) => loader,
         };
         let mut frames = Vec::new();
@@ -114,6 +142,25 @@ impl Symbols {
 }
 
 impl Symbols {
+    /// The variable that lies there. None in memory that no file has, and in a file without symbols.
+    pub fn variable(&mut self, near: &Near) -> Option<Variable> {
+        let file = near.code.file.as_ref().filter(|file| !file.is_memory())?;
+        let began = self.began;
+        let open = || {
+            let image = file.open(began).and_then(Image::without_frames)?;
+            let apart = image.build_id.as_deref().and_then(debug_file);
+            let apart = apart.and_then(|path| Listed::of(&path, SymbolKind::Data));
+            let listed = apart.or_else(|| Listed::of(file.path(), SymbolKind::Data))?;
+            Some((image, listed))
+        };
+        let (image, listed) = self.data.entry(file.clone()).or_insert_with(open).as_ref()?;
+        let address = image.address_behind(near.code.offset, near.behind)?;
+        let (name, offset) = listed.name(address)?;
+        let name = without_hash(&demangled(&name));
+        let build_id = image.build_id.clone();
+        Some(Variable { name, offset, module: file.name(), address, build_id })
+    }
+
     /// Code that no file has.
     fn made(&self, place: &Place, is_exact: bool) -> Frame {
         let function = self.made.name(place.offset - u64::from(!is_exact && place.offset > 0));
@@ -140,8 +187,9 @@ impl Known {
         let apart = image.build_id.as_deref().and_then(debug_file);
         let names = match C_LIBRARY.iter().any(|name| file.name().starts_with(name)) {
             true => {
-                let alone =
-                    apart.and_then(|path| Functions::of(&path)).or_else(|| Functions::of(file.path()));
+                let alone = apart
+                    .and_then(|path| Listed::of(&path, SymbolKind::Text))
+                    .or_else(|| Listed::of(file.path(), SymbolKind::Text));
                 alone.map_or(Names::None, Names::Alone)
             }
             false => {
@@ -154,35 +202,35 @@ impl Known {
     }
 }
 
-/// The functions of a file by their addresses: first byte, size, and number of the symbol. Only the names
-/// that somebody asks for are read.
-struct Functions {
+/// The functions of a file by their addresses, or its variables: first byte, size, and number of the symbol.
+/// Only the names that somebody asks for are read.
+struct Listed {
     file: fs::File,
     all: Vec<(u64, u64, usize)>,
     /// They are symbols for the dynamic linker: it has no others.
     is_dynamic: bool,
 }
 
-impl Functions {
-    fn of(path: &Path) -> Option<Self> {
+impl Listed {
+    fn of(path: &Path, kind: SymbolKind) -> Option<Self> {
         let file = fs::File::open(path).ok()?;
         let cache = ReadCache::new(&file);
         let object = object::File::parse(&cache).ok()?;
-        let function = |symbol: object::Symbol<'_, '_, &ReadCache<&fs::File>>| {
-            let is_one = symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0;
+        let wanted = |symbol: object::Symbol<'_, '_, &ReadCache<&fs::File>>| {
+            let is_one = symbol.kind() == kind && symbol.is_definition() && symbol.size() > 0;
             is_one.then(|| (symbol.address(), symbol.size(), symbol.index().0))
         };
-        let mut all: Vec<_> = object.symbols().filter_map(function).collect();
+        let mut all: Vec<_> = object.symbols().filter_map(wanted).collect();
         let is_dynamic = all.is_empty();
         if is_dynamic {
-            all = object.dynamic_symbols().filter_map(function).collect();
+            all = object.dynamic_symbols().filter_map(wanted).collect();
         }
         all.sort_unstable();
         (!all.is_empty()).then_some(Self { file, all, is_dynamic })
     }
 
-    /// Of several names for one function, the plainest.
-    fn name(&self, asked: u64) -> Option<String> {
+    /// Of several names for one of them, the plainest; and how far behind its beginning that is.
+    fn name(&self, asked: u64) -> Option<(String, u64)> {
         let before = &self.all[..self.all.partition_point(|(address, ..)| *address <= asked)];
         let (start, ..) = before.last()?;
         let cache = ReadCache::new(&self.file);
@@ -195,7 +243,8 @@ impl Functions {
         let here = before.iter().rev().take_while(|(address, ..)| address == start);
         let names = here.filter(|(_, size, _)| asked - start < *size).filter_map(name);
         let underscores = |name: &str| name.len() - name.trim_start_matches('_').len();
-        names.min_by_key(|name| (underscores(name), name.len(), name.clone()))
+        let name = names.min_by_key(|name| (underscores(name), name.len(), name.clone()))?;
+        Some((name, asked - start))
     }
 }
 
@@ -252,13 +301,32 @@ mod tests {
         // Another C library may be a part of the program.
         let Some(line) = maps.lines().find(is_it) else { return };
         let (base, path) = (line.split('-').next().unwrap(), line.split_whitespace().last().unwrap());
-        let functions = Functions::of(Path::new(path)).unwrap();
+        let functions = Listed::of(Path::new(path), SymbolKind::Text).unwrap();
         let own = libc::write as *const () as u64 - u64::from_str_radix(base, 16).unwrap();
         let (start, size, _) = *functions.all.iter().find(|(start, ..)| *start == own).unwrap();
-        let name = |address| functions.name(address);
+        let name = |address| functions.name(address).map(|(name, _)| name);
         assert_eq!([name(start), name(start + size - 1)], [Some("write".into()), Some("write".into())]);
         assert_ne!(name(start + size), Some("write".into()));
         assert_eq!(name(0), None);
+    }
+
+    #[test]
+    fn a_variable_is_named_and_memory_without_one_is_not() {
+        static LOCKED: [std::sync::atomic::AtomicU64; 4] =
+            [const { std::sync::atomic::AtomicU64::new(1) }; 4];
+        let mut maps = maps::Maps::default();
+        let code = a_variable_is_named_and_memory_without_one_is_not as fn() as usize as u64;
+        assert!(maps.look_up(std::process::id(), code).is_some());
+        let mut symbols = Symbols::new(SystemTime::now());
+        let mut at = |address: *const std::sync::atomic::AtomicU64| {
+            symbols.variable(&maps.of(std::process::id())?.near(address as u64)?)
+        };
+        let there = at(&LOCKED[2]).unwrap();
+        assert!(there.name.ends_with("LOCKED") && there.label().ends_with("LOCKED+0x10"), "{there:?}");
+        assert_eq!(std::env::current_exe().unwrap().file_name().unwrap(), &*there.module);
+        let heap = Box::new(std::sync::atomic::AtomicU64::new(1));
+        let stack = std::sync::atomic::AtomicU64::new(1);
+        assert_eq!([at(&*heap), at(&stack)], [None, None]);
     }
 
     #[test]

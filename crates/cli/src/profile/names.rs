@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use launch::interposer::PROFILE_NAME;
 use recorder::maps::Place;
 use recorder::profile::{Class, Key, Profile};
-use recorder::symbols::{Frame, Symbols};
+use recorder::symbols::{Frame, Symbols, Variable};
 use serde::Serialize;
 
 /// A place in the program.
@@ -62,6 +62,11 @@ impl Names {
         let own = all.iter().position(|site| !site.is_wrapper()).unwrap_or(0);
         let callers = all.split_off((own + 1).min(all.len()));
         (all.pop().unwrap_or_default(), callers)
+    }
+
+    /// The variable that is waited at, or that it is a part of.
+    pub fn variable(&mut self, profile: &Profile, key: Key) -> Option<Variable> {
+        self.symbols.variable(profile.lies.get(&key)?)
     }
 
     /// The function at a place, without its callers.

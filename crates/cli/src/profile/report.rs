@@ -9,7 +9,8 @@ use launch::program::Obstacle;
 use recorder::account::{Account, Thread, Times};
 use recorder::calls::name as call_name;
 use recorder::fast;
-use recorder::profile::{Class, Object, Profile, Region, Shares, Sum, Wait};
+use recorder::profile::{Class, Key, Object, Profile, Region, Shares, Sum, Wait};
+use recorder::symbols::Variable;
 use serde::Serialize;
 
 use super::names::{Names, Site, kind};
@@ -35,8 +36,12 @@ pub struct Row {
     pub class: Class,
     pub kind: &'static str,
     pub place: Site,
-    /// Locks, or whatever they are.
+    /// The variable that is waited at, or that of the object that most of it was for; behind its name, how
+    /// far from its beginning. None where no symbol names the memory.
+    pub name: Option<String>,
+    /// Locks, or whatever they are, and those that most of it was for.
     pub objects: u64,
+    pub locks: Vec<Lock>,
     pub waits: u64,
     pub waited_ns: u64,
     /// Of that: by waits that were not told, like those that were; and in regions that were not told, which
@@ -72,6 +77,37 @@ pub struct Row {
     /// In which functions those were seen computing for whom others waited, the most frequent first.
     pub worked_in: Vec<WorkedIn>,
 }
+
+/// One lock, or whatever it is. Where it is no variable, it has an address alone.
+#[derive(Clone, Serialize)]
+pub struct Lock {
+    /// In its process.
+    pub object: u64,
+    pub name: Option<String>,
+    /// The file of the variable, its build id, and where the lock lies by the file's own symbols.
+    pub module: Option<String>,
+    pub build_id: Option<String>,
+    pub address: Option<u64>,
+    pub waits: u64,
+    pub waited_ns: u64,
+}
+
+impl Lock {
+    fn of(key: Key, object: &Object, variable: Option<Variable>) -> Self {
+        Self {
+            object: key.object,
+            name: variable.as_ref().map(Variable::label),
+            address: variable.as_ref().map(|variable| variable.address),
+            build_id: variable.as_ref().and_then(|variable| variable.build_id.clone()),
+            module: variable.map(|variable| variable.module),
+            waits: object.waits.count,
+            waited_ns: object.waits.total_ns,
+        }
+    }
+}
+
+/// BOUND: locks of one row that are told.
+const MOST_LOCKS: usize = 16;
 
 /// A function of the program, or of a library that it calls, and those that called it, innermost first.
 #[derive(Clone, Default, Serialize)]
@@ -434,6 +470,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
         let gathered =
             rows.entry((key.class, first.label())).or_insert_with(|| Gathered::new(key.class, first));
         gathered.add(object, named, &profile.names);
+        gathered.lock(*key, object, |key| names.variable(profile, key));
         for (seen, count) in profile.blocked.get(key).into_iter().flatten() {
             gathered.blocked(call_name(seen.call), names.caller_of(&seen.places), *count);
         }
@@ -448,6 +485,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
     for row in &mut rows {
         row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
         row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
+        row.name = row.locks.first().and_then(|lock| lock.name.clone());
         row.blocked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
         row.worked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
     }
@@ -461,7 +499,9 @@ impl Row {
             class,
             kind: kind(class),
             place: Site { waits: 0, waited_ns: 0, ..place.clone() },
+            name: None,
             objects: 0,
+            locks: Vec::new(),
             waits: 0,
             waited_ns: 0,
             estimated_ns: 0,
@@ -483,6 +523,14 @@ impl Row {
             blocked_in: Vec::new(),
             worked_in: Vec::new(),
             longest: None,
+        }
+    }
+
+    /// What it is, with its name if it is one alone.
+    pub fn named(&self) -> String {
+        match &self.name {
+            Some(name) if self.objects == 1 => format!("{} `{name}`", self.kind),
+            _ => self.kind.into(),
         }
     }
 
@@ -529,6 +577,19 @@ impl Gathered {
         match self.row.worked_in.iter_mut().find(same) {
             Some(one) => one.looks += looks,
             None => self.row.worked_in.push(WorkedIn { place, callers, looks }),
+        }
+    }
+
+    /// Keeps those that most of the time was for, the longest first. There may be thousands, so that only
+    /// those are named.
+    fn lock(&mut self, key: Key, object: &Object, name: impl FnOnce(Key) -> Option<Variable>) {
+        let locks = &mut self.row.locks;
+        let order = |lock: &Lock| (std::cmp::Reverse(lock.waited_ns), lock.object);
+        let own = (std::cmp::Reverse(object.waits.total_ns), key.object);
+        let at = locks.partition_point(|lock| order(lock) < own);
+        if at < MOST_LOCKS {
+            locks.truncate(MOST_LOCKS - 1);
+            locks.insert(at, Lock::of(key, object, name(key)));
         }
     }
 

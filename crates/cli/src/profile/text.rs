@@ -135,8 +135,11 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 /// What one row has beyond its numbers.
 fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     let mut words = Vec::new();
-    if row.objects > 1 {
-        words.push(format!("{} different ones", whole(row.objects)));
+    match (&row.name, row.objects) {
+        (Some(name), ..=1) => words.push(format!("named {name}")),
+        (None, ..=1) => {}
+        (Some(name), many) => words.push(format!("{} different ones, above all {name}", whole(many))),
+        (None, many) => words.push(format!("{} different ones", whole(many))),
     }
     if let Some(second) = row.sites.get(1) {
         let all = row.sites.len() - 1;

@@ -102,7 +102,7 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let worked = most.filter(|_| name.ends_with("running")).and_then(worked);
-    let most = most.map(|row| (format!("{} in {}", row.kind, row.place.said()), part(row)));
+    let most = most.map(|row| (format!("{} in {}", row.named(), row.place.said()), part(row)));
     Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, is_fault, last }
 }
 

@@ -602,6 +602,75 @@ static int many_locks(void)
 	return 0;
 }
 
+static pthread_mutex_t links[2] = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER };
+
+__attribute__((noinline)) void take_first(void)
+{
+	pthread_mutex_lock(links);
+	__asm__ volatile("");
+}
+
+__attribute__((noinline)) void take_second(void)
+{
+	pthread_mutex_lock(links + 1);
+	__asm__ volatile("");
+}
+
+static void begins(int step)
+{
+	while (begun < step)
+		usleep(100);
+}
+
+// The top waits for the middle, and that one for the deep, which works on a processor that others want.
+static void *chained(void *number)
+{
+	static const char *const names[] = { "deep", "middle", "top" };
+	long own = (long)number;
+
+	pthread_setname_np(pthread_self(), names[own]);
+	for (int i = 0; i < turns; i++) {
+		pthread_barrier_wait(&barrier);
+		begins(2 * i + own);
+		if (own == 2) {
+			usleep(2000);
+			take_first();
+			pthread_mutex_unlock(links);
+			continue;
+		}
+		if (own == 1)
+			take_first();
+		else
+			take_second();
+		begun = 2 * i + own + 1;
+		if (own == 1) {
+			take_second();
+			pthread_mutex_unlock(links);
+		} else {
+			work(20000);
+		}
+		pthread_mutex_unlock(links + 1);
+	}
+	return 0;
+}
+
+static int chain(void)
+{
+	pthread_t spinners[SOME];
+
+	on_one_processor();
+	pthread_barrier_init(&barrier, 0, SOME);
+	for (int i = 0; i < SOME; i++) {
+		pthread_create(spinners + i, 0, spinner, 0);
+		pthread_setname_np(spinners[i], "burner");
+	}
+	run(SOME, chained);
+	stop = 1;
+	for (int i = 0; i < SOME; i++)
+		pthread_join(spinners[i], 0);
+	return 0;
+}
+
 // A child that goes on by itself, and one that is another program.
 static int children(char **words, int is_program)
 {
@@ -676,6 +745,8 @@ int main(int count, char **words)
 		return faults();
 	if (!strcmp(mode, "jit"))
 		return jit(count > 3 ? words[3] : 0);
+	if (!strcmp(mode, "chain"))
+		return chain();
 	if (!strcmp(mode, "locks"))
 		return many_locks();
 	if (!strcmp(mode, "fork"))

@@ -48,7 +48,7 @@ pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
 use crate::account::Account;
 use crate::became::Became;
 use crate::fast::{HashMap, HashSet};
-use crate::maps::{Maps, Place};
+use crate::maps::{Maps, Near, Place};
 use crate::record::{Record, What};
 use crate::rings::Rings;
 use crate::stops::Stops;
@@ -117,6 +117,8 @@ pub struct Profile {
     pub longest: (Vec<Wait>, u64),
     /// The places that [`Object::sites`] numbers.
     pub sites: Vec<Place>,
+    /// By what was waited at: where that lies, as far as a file's memory may be there.
+    pub lies: HashMap<Key, Near>,
     /// By what was waited at and from where: the callers that were seen, innermost first, and how often.
     pub callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
     /// By what was waited at: in what those were seen who were blocked then, and how often.
@@ -203,6 +205,7 @@ pub struct Profiling {
     elsewhere: elsewhere::Looks,
     became: Became,
     sites: Sites,
+    lies: HashMap<Key, Near>,
     unwinder: Unwinder,
     looks: HashMap<(Key, u32), u32>,
     callers: HashMap<(Key, u32), HashMap<Vec<Place>, u32>>,
@@ -309,6 +312,7 @@ impl Profiling {
             timeline: None,
             processors: Processors::default(),
             sites: Sites::default(),
+            lies: HashMap::default(),
             images: HashMap::default(),
             next_image: 0,
             names: HashMap::default(),
@@ -441,6 +445,7 @@ impl Profiling {
             timeline: self.timeline,
             longest: self.waits.longest.map(Longest::finish).unwrap_or_default(),
             sites: self.sites.places,
+            lies: self.lies,
             callers: self.callers,
             blocked: self.blocked.seen,
             worked: self.work.finish(),
@@ -679,7 +684,19 @@ impl Profiling {
         let meant: Vec<_> = self.counted.extract_if(.., is_meant).collect();
         for (one, ..) in meant {
             let (image, site) = self.place(one.process, one.caller);
+            let before = self.waits.objects.len();
             self.waits.untold(&one, image, site);
+            self.lies(before, Key { image, object: one.object, class: one.class }, one.process);
+        }
+    }
+
+    /// Notes where an object lies, if it is new. Later its process may be gone. A team has no address.
+    fn lies(&mut self, before: usize, key: Key, process: u32) {
+        if self.waits.objects.len() > before
+            && !matches!(key.class, Class::Region | Class::Team)
+            && let Some(near) = self.maps.of(process).and_then(|space| space.near(key.object))
+        {
+            self.lies.insert(key, near);
         }
     }
 
@@ -688,11 +705,15 @@ impl Profiling {
         self.taken_helped += u64::from(self.helped.contains(&event.process));
         let (image, site) = self.place(event.process, event.caller);
         if event.kind == Kind::Counted {
+            let before = self.waits.objects.len();
             self.waits.untold(&Untold::of(event), image, site);
+            self.lies(before, Key { image, object: event.object, class: event.class }, event.process);
             return;
         }
         self.sampled[usize::from(event.class.is_barrier())] += u64::from(event.class.can_be_sampled());
+        let before = self.waits.objects.len();
         self.waits.apply(event, image, site, &self.history);
+        self.lies(before, Key { image, object: event.object, class: event.class }, event.process);
         if let Some(timeline) = &mut self.timeline {
             let over = self.waits.over.iter().map(|(thread, ..)| *thread);
             for thread in over.chain([event.thread]) {

@@ -14,9 +14,12 @@ function table(heads, lines, into, click) {
 }
 const whyOf = (row) => whyParts(partsOf(row.kind), [row.holder_running_ns, row.holder_preempted_ns,
   row.holder_blocked_ns, row.free_ns, row.holder_unknown_ns], row.holder_behind_own_ns);
+// With the name of the variable, if it is one alone.
+const titled = (row) => `${row.kind}${row.name && row.objects === 1 ? " " + row.name : ""}: ${label(row.place)}`;
 function more(row) {
   const all = [];
-  if (row.objects > 1) all.push(`${count(row.objects)} different ones`);
+  if (row.objects > 1)
+    all.push(`${count(row.objects)} different ones` + (row.name ? `, above all ${row.name}` : ""));
   if (row.sites.length > 1) all.push("also from " + row.sites.slice(1, 4).map(label).join(", "));
   if (row.blocked_in.length) {
     const all_looks = row.blocked_in.reduce((sum, one) => sum + one.looks, 0), first = row.blocked_in[0];
@@ -78,7 +81,7 @@ const locks = D.rows.filter((row) => row.kind !== "condition");
 for (const row of locks.slice(0, 6)) {
   const card = make("div", undefined, $("rows"));
   card.className = "card";
-  make("h3", `${row.kind}: ${label(row.place)}`, card);
+  make("h3", titled(row), card);
   make("p", `waited ${count(row.waits)} ${row.waits === 1 ? "time" : "times"}, ${time(row.waited_ns)} together, ` +
     `${time(row.longest_ns)} at most`, card);
   const parts = whyOf(row);
@@ -91,7 +94,7 @@ $("waited").hidden = !locks.length;
 if (locks.length > 6) {
   make("h2", "The other places", $("rest"));
   table(["Waited at", "times", "time", "longest", "no processor", "blocked", "ran", "nobody", "unknown"],
-    locks.slice(6).map((row) => [`${row.kind}: ${label(row.place)}${more(row) ? "; " + more(row) : ""}`,
+    locks.slice(6).map((row) => [`${titled(row)}${more(row) ? "; " + more(row) : ""}`,
       count(row.waits), time(row.waited_ns), time(row.longest_ns), percent(row.holder_preempted_ns, row.waited_ns),
       percent(row.holder_blocked_ns, row.waited_ns), percent(row.holder_running_ns, row.waited_ns),
       percent(row.free_ns, row.waited_ns), percent(row.holder_unknown_ns, row.waited_ns)]), $("rest"));
