@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 /// The first word ("WPRF").
 pub const MAGIC: u32 = 0x4652_5057;
 /// Version of the layout.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// BOUND: threads that wait at the same time, and are told apart.
 pub const RINGS: usize = 4096;
 /// BOUND: events of one thread between two looks of the recorder. A power of two.
@@ -249,7 +249,8 @@ impl Untold {
 pub enum Kind {
     /// It begins to wait. The number is the holder's, as far as the lock says.
     Wait = 1,
-    /// It has what it waited for.
+    /// It has what it waited for. The number, here and at the next two: how often the lock was taken so far;
+    /// 0 if nobody counts it.
     Got = 2,
     /// It waits no more, and has nothing.
     GaveUp = 3,

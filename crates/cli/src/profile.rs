@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `wakeful profile`: runs a program, and says for whom its threads waited, and what those did meanwhile.
 
+mod chain;
 pub mod live;
 pub mod names;
 mod page;

@@ -64,6 +64,15 @@ fn a_long_section_and_one_that_sleeps() {
     // least one waits for each of the others, from when it comes.
     let held = number(mutex, "holder_running_ns") + number(mutex, "holder_preempted_ns");
     assert!(held > 40 * 3 * 2_000_000 * 3 / 4, "{mutex:#}");
+    // Each wait ends with a turn. There are 120, of which the last may be without a waiter.
+    let turns = number(mutex, "taken_while_waited");
+    assert!((number(mutex, "waits")..=number(mutex, "taken")).contains(&turns), "{mutex:#}");
+    assert!(number(mutex, "taken") <= 3 * 40 && number(mutex, "taken_by_another") > 0, "{mutex:#}");
+    assert!(
+        number(mutex, "taken_elsewhere") <= turns && number(mutex, "inside_ns") > 40 * 2_000_000,
+        "{mutex:#}"
+    );
+    assert_eq!(mutex["locks"][0]["taken"], mutex["taken"], "{mutex:#}");
     let (records, status) = profiled(&[], &program, &["sleeper", "40"]);
     assert_eq!((status, cause(&records)), (Some(3), "blocked"), "{records:#?}");
     adds_up(row(&records, "mutex"));
@@ -398,6 +407,10 @@ fn what_waits_too_often_is_sampled() {
         let most_ns = number(all, "elapsed_ns") * 3;
         assert!((1..=most_ns).contains(&number(waits, "estimated_ns")), "{waits:#}");
         assert!(number(waits, "waited_ns") <= most_ns, "{waits:#}");
+        if kind == "mutex" {
+            // Of 9,000,000, as far as somebody waited: the last thread may do many alone.
+            assert!((1_000..=9_000_000).contains(&number(waits, "taken")), "{waits:#}");
+        }
         if kind == "barrier" {
             assert!((150_000..=200_000).contains(&number(waits, "waits")), "{waits:#}");
             assert!((50_000..150_000).contains(&number(waits, "rounds")), "{waits:#}");

@@ -117,7 +117,17 @@ static inline int take_plain(pthread_mutex_t *mutex)
 	__atomic_store_n(&mutex->__data.__owner, __builtin_expect(number != 0, 1) ? number : ask_number(),
 			 __ATOMIC_RELAXED);
 	mutex->__data.__nusers++;
+	mutex->__data.__count++;
 	return 1;
+}
+
+// Whoever has a plain mutex counts how often it was taken, where a recursive one has its depth. `more`: the C
+// library has taken it just now. 0: nobody counts.
+static uint32_t taken(pthread_mutex_t *mutex, uint32_t more)
+{
+	int on = __atomic_load_n(&wakeful_profile_on, __ATOMIC_RELAXED);
+
+	return is_plain_mutex(on, mutex) ? mutex->__data.__count += more : 0;
 }
 
 // **The interposer's.** The same of its plain mutex on the default algorithm, whose word has the holder's
@@ -246,43 +256,55 @@ static int succeeded(int result)
 	return result == 0 || result == EOWNERDEAD;
 }
 
-COLD void took(uint32_t class, const volatile void *object)
+COLD void took(uint32_t class, uint32_t number, const volatile void *object)
 {
-	wakeful_profile_took(TOOK | class, (uintptr_t)object, &place(object)->holder);
+	wakeful_profile_took(TOOK | class, number, (uintptr_t)object, &place(object)->holder);
 }
 
 COLD int took_mutex(pthread_mutex_t *mutex)
 {
-	took(MUTEX, mutex);
+	took(MUTEX, taken(mutex, 0), mutex);
 	return 0;
 }
 
-COLD void released(uint32_t class, const volatile void *object)
+COLD void released(uint32_t class, uint32_t number, const volatile void *object)
 {
-	wakeful_profile_released(RELEASED | class, (uintptr_t)object);
+	wakeful_profile_released(RELEASED | class, number, (uintptr_t)object);
+}
+
+static inline void may_tell(uint32_t class, uint32_t number, const volatile void *object)
+{
+	if (is_waited_for(object))
+		took(class, number, object);
 }
 
 static inline int took_if(uint32_t class, int result, const volatile void *object)
 {
-	if (is_waited_for(object) && succeeded(result))
-		took(class, object);
+	if (succeeded(result))
+		may_tell(class, 0, object);
 	return result;
 }
 
-// Around the wait itself. Each thread that takes or releases the lock from the first line on says so.
-#define WAITING(class, owner, object, caller, call) \
+// Around the wait itself. Each thread that takes or releases the lock from the first line on says so. Whoever
+// has it then evaluates `number`, once.
+#define WAITING(class, owner, object, caller, call, number) \
 	do { \
 		struct place *mark = place(object); \
 		uint64_t untold_ns = untold_from(); \
 		int result; \
-		if (untold_ns) \
-			return left_out(untold_ns, class, took_if(class, call, object), object, caller); \
+		if (untold_ns) { \
+			result = call; \
+			if (succeeded(result)) \
+				may_tell(class, number, object); \
+			return left_out(untold_ns, class, result, object, caller); \
+		} \
 		__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST); \
 		__atomic_store_n(&mark->holder, 0, __ATOMIC_RELAXED); \
 		note(WAIT | class, (uint32_t)(owner), object, caller); \
 		result = call; \
 		if (succeeded(result)) \
-			__atomic_store_n(&mark->holder, note(GOT | class, 0, object, caller), __ATOMIC_RELAXED); \
+			__atomic_store_n(&mark->holder, note(GOT | class, number, object, caller), \
+					 __ATOMIC_RELAXED); \
 		else \
 			note(GAVE_UP | class, 0, object, caller); \
 		__atomic_fetch_sub(&mark->waiting, 1, __ATOMIC_RELAXED); \
@@ -312,19 +334,20 @@ static uint32_t owner(pthread_mutex_t *mutex)
 
 COLD int wait_mutex(pthread_mutex_t *mutex, uintptr_t caller)
 {
-	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_lock(mutex));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_lock(mutex), taken(mutex, 1));
 }
 
 COLD int wait_mutex_until(pthread_mutex_t *mutex, const struct timespec *time, uintptr_t caller)
 {
-	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time));
+	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller, real_mutex_timedlock(mutex, time),
+		taken(mutex, 1));
 }
 
 COLD int wait_mutex_clock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time,
 			  uintptr_t caller)
 {
 	WAITING(MUTEX | shared(mutex), owner(mutex), mutex, caller,
-		real_mutex_clocklock(mutex, clock, time));
+		real_mutex_clocklock(mutex, clock, time), taken(mutex, 1));
 }
 
 // The holder of a recursive mutex may take it again: nothing changes by that.
@@ -335,8 +358,10 @@ COLD int is_taken_again(pthread_mutex_t *mutex)
 
 static inline int took_mutex_if(int result, pthread_mutex_t *mutex)
 {
+	uint32_t number = succeeded(result) ? taken(mutex, 1) : 0;
+
 	if (is_waited_for(mutex) && succeeded(result) && !is_taken_again(mutex))
-		took(MUTEX, mutex);
+		took(MUTEX, number, mutex);
 	return result;
 }
 
@@ -405,7 +430,7 @@ HIDDEN int wakeful_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, cons
 COLD void release_mutex(pthread_mutex_t *mutex)
 {
 	if (!is_taken_again(mutex))
-		released(MUTEX, mutex);
+		released(MUTEX, taken(mutex, 0), mutex);
 }
 
 static __attribute__((noinline)) int unlock_other(pthread_mutex_t *mutex)
@@ -420,7 +445,7 @@ static __attribute__((noinline)) int unlock_other(pthread_mutex_t *mutex)
 
 COLD int unlock_told(pthread_mutex_t *mutex)
 {
-	released(MUTEX, mutex);
+	released(MUTEX, taken(mutex, 0), mutex);
 	return real_mutex_unlock(mutex);
 }
 
@@ -446,7 +471,7 @@ HIDDEN int wakeful_mutex_unlock(pthread_mutex_t *mutex)
 
 COLD int wait_spin(pthread_spinlock_t *lock, uintptr_t caller)
 {
-	WAITING(SPIN, 0, lock, caller, real_spin_lock(lock));
+	WAITING(SPIN, 0, lock, caller, real_spin_lock(lock), 0);
 }
 
 HIDDEN int wakeful_spin_lock(pthread_spinlock_t *lock)
@@ -471,7 +496,7 @@ HIDDEN int wakeful_spin_trylock(pthread_spinlock_t *lock)
 HIDDEN int wakeful_spin_unlock(pthread_spinlock_t *lock)
 {
 	if (ON && is_waited_for(lock))
-		released(SPIN, lock);
+		released(SPIN, 0, lock);
 	return REAL(spin_unlock)(lock);
 }
 
@@ -492,12 +517,12 @@ static uint32_t writer(pthread_rwlock_t *lock)
 // Readers are many, and each says when it goes.
 COLD int wait_read(pthread_rwlock_t *lock, uintptr_t caller)
 {
-	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_rdlock(lock));
+	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_rdlock(lock), 0);
 }
 
 COLD int wait_write(pthread_rwlock_t *lock, uintptr_t caller)
 {
-	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller, real_wrlock(lock));
+	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller, real_wrlock(lock), 0);
 }
 
 HIDDEN int wakeful_rdlock(pthread_rwlock_t *lock)
@@ -537,33 +562,33 @@ HIDDEN int wakeful_trywrlock(pthread_rwlock_t *lock)
 HIDDEN int wakeful_rwlock_unlock(pthread_rwlock_t *lock)
 {
 	if (ON && is_waited_for(lock))
-		released(RWLOCK, lock);
+		released(RWLOCK, 0, lock);
 	return REAL(rwlock_unlock)(lock);
 }
 
 COLD int wait_read_until(pthread_rwlock_t *lock, const struct timespec *time, uintptr_t caller)
 {
-	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_timedrdlock(lock, time));
+	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller, real_timedrdlock(lock, time), 0);
 }
 
 COLD int wait_write_until(pthread_rwlock_t *lock, const struct timespec *time, uintptr_t caller)
 {
 	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller,
-		real_timedwrlock(lock, time));
+		real_timedwrlock(lock, time), 0);
 }
 
 COLD int wait_read_clock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time,
 			 uintptr_t caller)
 {
 	WAITING(RWLOCK | shared_rwlock(lock), writer(lock), lock, caller,
-		real_clockrdlock(lock, clock, time));
+		real_clockrdlock(lock, clock, time), 0);
 }
 
 COLD int wait_write_clock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *time,
 			  uintptr_t caller)
 {
 	WAITING(RWLOCK | WRITER | shared_rwlock(lock), writer(lock), lock, caller,
-		real_clockwrlock(lock, clock, time));
+		real_clockwrlock(lock, clock, time), 0);
 }
 
 // What is no time, or of another clock, is an error also where nobody has the lock. The C library says so.
@@ -633,9 +658,11 @@ static void before_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uintptr_t 
 
 static int after_cond(pthread_cond_t *cond, pthread_mutex_t *mutex, uintptr_t caller, int result)
 {
+	uint32_t number = result == 0 || result == ETIMEDOUT ? taken(mutex, 1) : 0;
+
 	note(COND_BACK | COND, result != 0, cond, caller);
 	if (is_waited_for(mutex))
-		took(MUTEX, mutex);
+		took(MUTEX, number, mutex);
 	woken = result == 0 ? cond : 0;
 	return result;
 }
@@ -765,6 +792,6 @@ HIDDEN int wakeful_sem_clockwait(sem_t *sem, clockid_t clock, const struct times
 HIDDEN int wakeful_sem_post(sem_t *sem)
 {
 	if (ON && is_waited_for(sem))
-		released(SEMAPHORE, sem);
+		released(SEMAPHORE, 0, sem);
 	return REAL(sem_post)(sem);
 }

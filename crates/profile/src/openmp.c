@@ -560,7 +560,7 @@ static inline uint32_t *inside(const volatile void *lock)
 		if (!ON || !__atomic_fetch_add(inside(lock), 1, __ATOMIC_RELAXED)) { \
 			run; \
 			if (is_waited_for(lock)) \
-				wakeful_profile_took(TOOK | CRITICAL, (uintptr_t)lock, &mark->holder); \
+				wakeful_profile_took(TOOK | CRITICAL, 0, (uintptr_t)lock, &mark->holder); \
 			break; \
 		} \
 		__atomic_fetch_add(&mark->waiting, 1, __ATOMIC_SEQ_CST); \
@@ -581,7 +581,7 @@ static inline uint32_t *inside(const volatile void *lock)
 		if (!call) \
 			break; \
 		if (ON && is_waited_for(lock)) \
-			wakeful_profile_released(RELEASED | CRITICAL, (uintptr_t)lock); \
+			wakeful_profile_released(RELEASED | CRITICAL, 0, (uintptr_t)lock); \
 		run; \
 		/* Nobody is inside if the thread has forked there: see `begin` in around.c. */ \
 		if (ON && __atomic_load_n(inside(lock), __ATOMIC_RELAXED)) \

@@ -312,13 +312,13 @@ extern "C" fn wakeful_profile_note_at(time_ns: u64, what: u32, number: u32, obje
     own.write(time_ns, u64::from(what) | u64::from(number) << 32, object as u64, caller as u64);
 }
 
-/// The thread is about to release a lock for which others wait.
+/// The thread is about to release a lock for which others wait, and which was taken `number` times.
 #[unsafe(no_mangle)]
-extern "C" fn wakeful_profile_released(what: u32, object: usize) {
+extern "C" fn wakeful_profile_released(what: u32, number: u32, object: usize) {
     let time_ns = now_ns();
     let Some(own) = Own::get() else { return };
     own.tell_release();
-    own.control.put_release((time_ns, what.into(), object as u64));
+    own.control.put_release((time_ns, u64::from(what) | u64::from(number) << 32, object as u64));
 }
 
 /// The thread has taken a lock for which others wait, without having waited. `holder` has the number of the
@@ -328,7 +328,7 @@ extern "C" fn wakeful_profile_released(what: u32, object: usize) {
 /// # Safety
 /// `holder` points to a word.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn wakeful_profile_took(what: u32, object: usize, holder: *const AtomicU32) {
+unsafe extern "C" fn wakeful_profile_took(what: u32, number: u32, object: usize, holder: *const AtomicU32) {
     // SAFETY: as promised.
     let holder = unsafe { &*holder };
     let Some(own) = Own::get() else {
@@ -342,7 +342,7 @@ unsafe extern "C" fn wakeful_profile_took(what: u32, object: usize, holder: *con
         }
         is_told = own.write_release(release);
     }
-    is_told &= own.write(now_ns(), what.into(), object as u64, 0);
+    is_told &= own.write(now_ns(), u64::from(what) | u64::from(number) << 32, object as u64, 0);
     holder.store(if is_told { own.number() } else { 0 }, Relaxed);
 }
 

@@ -27,8 +27,9 @@ extern HIDDEN void wakeful_profile_note_at(uint64_t time_ns, uint32_t what, uint
 					   uintptr_t caller);
 extern HIDDEN int wakeful_profile_is_crowded(void);
 extern HIDDEN void wakeful_profile_untold(uint64_t ns, uint32_t what, uintptr_t object, uintptr_t caller);
-extern HIDDEN void wakeful_profile_released(uint32_t what, uintptr_t object);
-extern HIDDEN void wakeful_profile_took(uint32_t what, uintptr_t object, uint32_t *holder);
+// The number: how often the lock was taken so far, 0 if nobody counts it.
+extern HIDDEN void wakeful_profile_released(uint32_t what, uint32_t number, uintptr_t object);
+extern HIDDEN void wakeful_profile_took(uint32_t what, uint32_t number, uintptr_t object, uint32_t *holder);
 
 static inline uint32_t note(uint32_t what, uint32_t number, const volatile void *object, uintptr_t caller)
 {

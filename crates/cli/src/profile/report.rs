@@ -13,9 +13,11 @@ use recorder::profile::{Class, Key, Object, Profile, Region, Shares, Sum, Wait};
 use recorder::symbols::Variable;
 use serde::Serialize;
 
+use super::chain::LongestWait;
 use super::names::{Names, Site, kind};
 use super::summary::Summary;
 use super::verdict::{self, Verdict};
+use crate::format::{ns, percent, whole};
 use crate::recorded::{Called, called, halted, line, signal};
 
 /// Everything.
@@ -42,6 +44,10 @@ pub struct Row {
     /// Locks, or whatever they are, and those that most of it was for.
     pub objects: u64,
     pub locks: Vec<Lock>,
+    #[serde(flatten)]
+    pub turns: Turned,
+    /// The same in words.
+    pub turns_words: Option<String>,
     pub waits: u64,
     pub waited_ns: u64,
     /// Of that: by waits that were not told, like those that were; and in regions that were not told, which
@@ -72,7 +78,7 @@ pub struct Row {
     pub callers: Vec<Site>,
     /// In what those were seen who were blocked while others waited for them, the most frequent first.
     pub blocked_in: Vec<BlockedIn>,
-    /// Of a lock.
+    /// Of a lock or a barrier.
     pub longest: Option<LongestWait>,
     /// In which functions those were seen computing for whom others waited, the most frequent first.
     pub worked_in: Vec<WorkedIn>,
@@ -90,6 +96,69 @@ pub struct Lock {
     pub address: Option<u64>,
     pub waits: u64,
     pub waited_ns: u64,
+    #[serde(flatten)]
+    pub turns: Turned,
+}
+
+/// How often a lock was taken, or those of a row, as far as it was seen. Of other things than locks nothing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Turned {
+    /// Until the last event at each, also where nobody waited; None where nobody counts that.
+    pub taken: Option<u64>,
+    /// While somebody waited; and of that by another thread than before, and on another processor.
+    pub taken_while_waited: u64,
+    pub taken_by_another: u64,
+    pub taken_elsewhere: u64,
+    /// For how long threads had it while somebody waited.
+    pub inside_ns: u64,
+}
+
+impl Turned {
+    fn of(key: Key, object: &Object) -> Self {
+        if !key.class.is_lock() {
+            return Self::default();
+        }
+        let turns = object.turns;
+        Self {
+            taken: (turns.taken > 0).then_some(turns.taken),
+            taken_while_waited: turns.while_waited,
+            taken_by_another: turns.by_another,
+            taken_elsewhere: turns.elsewhere,
+            inside_ns: object.inside_ns(),
+        }
+    }
+
+    /// Together with those of another one; `is_first`: this one is nothing yet.
+    fn add(&mut self, other: &Self, is_first: bool) {
+        self.taken = match (self.taken, other.taken) {
+            (None, taken) if is_first => taken,
+            (one, other) => one.zip(other).map(|(one, other)| one + other),
+        };
+        self.taken_while_waited += other.taken_while_waited;
+        self.taken_by_another += other.taken_by_another;
+        self.taken_elsewhere += other.taken_elsewhere;
+        self.inside_ns += other.inside_ns;
+    }
+
+    /// In a sentence or two; `knows`: on which processor threads were.
+    pub fn words(&self, knows: bool) -> Option<String> {
+        if self.taken_while_waited == 0 {
+            return None;
+        }
+        let part = |count: u64| percent(count as f64 / self.taken_while_waited as f64);
+        let taken = self.taken.map_or(String::new(), |taken| format!("Taken {} times. ", whole(taken)));
+        let elsewhere = match knows {
+            true => format!(", {} on another processor", part(self.taken_elsewhere)),
+            false => String::new(),
+        };
+        Some(format!(
+            "{taken}While others waited: {} times, {} inside on average, {} by another thread than \
+             before{elsewhere}.",
+            whole(self.taken_while_waited),
+            ns(self.inside_ns / self.taken_while_waited),
+            part(self.taken_by_another)
+        ))
+    }
 }
 
 impl Lock {
@@ -102,6 +171,7 @@ impl Lock {
             module: variable.map(|variable| variable.module),
             waits: object.waits.count,
             waited_ns: object.waits.total_ns,
+            turns: Turned::of(key, object),
         }
     }
 }
@@ -119,36 +189,6 @@ pub struct WorkedIn {
 
 /// BOUND: callers that are told of it.
 const MOST_CALLERS: usize = 3;
-
-/// The longest wait for a lock.
-#[derive(Clone, Serialize)]
-pub struct LongestWait {
-    pub thread: u32,
-    pub name: String,
-    pub length_ns: u64,
-    /// How often others were seen to take the lock meanwhile.
-    pub turns: u64,
-    /// The thread that had the lock for most of it, and for how long.
-    pub whom: Option<u32>,
-    pub whom_name: String,
-    pub whom_ns: u64,
-}
-
-impl LongestWait {
-    fn of(wait: &Wait, names: &fast::HashMap<u32, String>) -> Self {
-        let name = |thread: u32| names.get(&thread).cloned().unwrap_or_default();
-        let (whom, whom_ns) = wait.whom[0];
-        Self {
-            thread: wait.thread,
-            name: name(wait.thread),
-            length_ns: wait.to_ns - wait.from_ns,
-            turns: wait.turns,
-            whom: (whom != 0).then_some(whom),
-            whom_name: name(whom),
-            whom_ns,
-        }
-    }
-}
 
 /// A call, or a page fault, and the function of the program that it was in.
 #[derive(Clone, Serialize)]
@@ -471,6 +511,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
             rows.entry((key.class, first.label())).or_insert_with(|| Gathered::new(key.class, first));
         gathered.add(object, named, &profile.names);
         gathered.lock(*key, object, |key| names.variable(profile, key));
+        gathered.longest(object, |wait| LongestWait::of(wait, &object.chain, profile, names));
         for (seen, count) in profile.blocked.get(key).into_iter().flatten() {
             gathered.blocked(call_name(seen.call), names.caller_of(&seen.places), *count);
         }
@@ -486,6 +527,7 @@ fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
         row.sites.sort_by_key(|site| std::cmp::Reverse(site.waited_ns));
         row.last.sort_by_key(|last| std::cmp::Reverse(last.rounds));
         row.name = row.locks.first().and_then(|lock| lock.name.clone());
+        row.turns_words = row.turns.words(profile.without_switches.is_none());
         row.blocked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
         row.worked_in.sort_by_key(|one| std::cmp::Reverse(one.looks));
     }
@@ -502,6 +544,8 @@ impl Row {
             name: None,
             objects: 0,
             locks: Vec::new(),
+            turns: Turned::default(),
+            turns_words: None,
             waits: 0,
             waited_ns: 0,
             estimated_ns: 0,
@@ -583,6 +627,8 @@ impl Gathered {
     /// Keeps those that most of the time was for, the longest first. There may be thousands, so that only
     /// those are named.
     fn lock(&mut self, key: Key, object: &Object, name: impl FnOnce(Key) -> Option<Variable>) {
+        let is_first = self.row.locks.is_empty();
+        self.row.turns.add(&Turned::of(key, object), is_first);
         let locks = &mut self.row.locks;
         let order = |lock: &Lock| (std::cmp::Reverse(lock.waited_ns), lock.object);
         let own = (std::cmp::Reverse(object.waits.total_ns), key.object);
@@ -590,6 +636,13 @@ impl Gathered {
         if at < MOST_LOCKS {
             locks.truncate(MOST_LOCKS - 1);
             locks.insert(at, Lock::of(key, object, name(key)));
+        }
+    }
+
+    fn longest(&mut self, object: &Object, named: impl FnOnce(&Wait) -> LongestWait) {
+        let known_ns = self.row.longest.as_ref().map_or(0, |one| one.length_ns);
+        if let Some(wait) = object.longest.as_ref().filter(|wait| wait.to_ns - wait.from_ns > known_ns) {
+            self.row.longest = Some(named(wait));
         }
     }
 
@@ -601,11 +654,6 @@ impl Gathered {
         row.waited_ns += object.waits.total_ns;
         row.estimated_ns += object.estimated_ns;
         row.longest_ns = row.longest_ns.max(object.waits.longest_ns);
-        let longest = object.longest.as_ref().map(|wait| LongestWait::of(wait, names));
-        let length_ns = |one: &Option<LongestWait>| one.as_ref().map_or(0, |one| one.length_ns);
-        if length_ns(&longest) > length_ns(&row.longest) {
-            row.longest = longest;
-        }
         let longest = object.lengths.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         row.lengths.resize(row.lengths.len().max(longest), 0);
         row.lengths.iter_mut().zip(object.lengths).for_each(|(sum, count)| *sum += u64::from(count));

@@ -106,10 +106,12 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
+    // Of the first lock alone, so that it stays one screen.
+    let first = rows.iter().position(|row| row.turns_words.is_some());
     let knows = report.summary.without_switches.is_none();
     let holders = if knows { "PREE BLCK  RUN FREE" } else { "" };
     writeln!(to, "\n{:<PLACE$} {:>6} {:>6} {:>7} {holders}", "WAITED AT", "TIMES", "TIME", "LONGEST")?;
-    for row in rows.iter().take(MOST_ROWS) {
+    for (at, row) in rows.iter().enumerate().take(MOST_ROWS) {
         let part = |part_ns: u64| format!("{:.0}%", part_ns as f64 * 100.0 / row.waited_ns.max(1) as f64);
         let parts = [row.holder_preempted_ns, row.holder_blocked_ns, row.holder_running_ns, row.free_ns];
         let parts: Vec<String> = parts.map(part).iter().map(|part| format!("{part:>4}")).collect();
@@ -119,6 +121,9 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
         let line = format!("{place:<PLACE$} {times:>6} {time:>6} {longest:>7} {shown}");
         writeln!(to, "{}", line.trim_end())?;
         more(row, to)?;
+        if let Some(words) = row.turns_words.as_ref().filter(|_| Some(at) == first) {
+            wrap(words, WIDTH - 2).lines().try_for_each(|line| writeln!(to, "  {line}"))?;
+        }
     }
     if rows.len() > MOST_ROWS {
         writeln!(to, "and {} more places; --json has all", rows.len() - MOST_ROWS)?;

@@ -13,6 +13,7 @@ pub use gain::Gain;
 use gain::{CHANGED, gains, room};
 use unseen::{elsewhere, silent, unseen};
 
+use super::chain::{self, thread};
 use super::report::{Last, Row};
 use super::summary::{Summary, counted, plural};
 use crate::format::{grouped, ns, percent};
@@ -76,6 +77,8 @@ struct Cause {
     seen: Option<String>,
     /// In which function those computed there, and how often it was seen.
     worked: Option<String>,
+    /// Who was behind the longest wait there.
+    chain: Option<String>,
     /// That is a page fault.
     is_fault: bool,
     /// The thread for which most of it was waited, at a barrier, with the time.
@@ -102,8 +105,11 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let worked = most.filter(|_| name.ends_with("running")).and_then(worked);
+    let chain = most
+        .filter(|row| part(row) > 0 && !name.ends_with("unknown"))
+        .and_then(|row| chain::words(row.longest.as_ref()?));
     let most = most.map(|row| (format!("{} in {}", row.named(), row.place.said()), part(row)));
-    Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, is_fault, last }
+    Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, chain, is_fault, last }
 }
 
 /// In which function those were seen mostly who computed while others waited there.
@@ -235,7 +241,7 @@ fn longest(summary: &Summary, rows: &[Row]) -> Option<String> {
         "One wait alone took {}, {} of the program's time: {who} at the {} in {place}{whom}.{starves}",
         ns(one.length_ns),
         percent(share),
-        row.kind
+        row.named()
     ))
 }
 
@@ -323,11 +329,6 @@ impl Told<'_> {
     fn is_waiting(&self) -> bool {
         self.total_ns > 0 && self.total_ns as f64 >= self.all_ns as f64 * NOTHING
     }
-}
-
-/// A thread, by its name and its number.
-fn thread(name: &str, number: u32) -> String {
-    if name.is_empty() { format!("thread {number}") } else { format!("`{name}` ({number})") }
 }
 
 pub fn some(count: u64, what: &str) -> String {
@@ -511,7 +512,7 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         }
         _ => String::new(),
     };
-    let worked = cause.worked.as_deref().unwrap_or_default();
+    let more = [&cause.worked, &cause.chain].map(|words| words.as_deref().unwrap_or_default()).concat();
     let estimated = match (told.share(told.regions_ns), told.share(told.sampled_ns)) {
         (regions, _) if regions >= MINOR => {
             format!(", {} of it estimated, in OpenMP regions that were not told", percent(regions))
@@ -520,7 +521,7 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         _ => String::new(),
     };
     let words = format!(
-        "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{worked}{}",
+        "{size} of thread time was waiting for locks and barriers ({}{estimated}); {whom}.{place}{more}{}",
         ns(told.total_ns),
         ready(told)
     );

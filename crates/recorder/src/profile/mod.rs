@@ -15,6 +15,7 @@
 mod allowed;
 mod blocked;
 mod busy;
+mod chain;
 mod cost;
 mod elsewhere;
 pub mod events;
@@ -37,13 +38,14 @@ pub use crate::stops::Stop;
 pub use abi::profile::Class;
 use abi::profile::Kind;
 pub use blocked::Seen;
+pub use chain::Link;
 pub use elsewhere::Elsewhere;
 pub use history::{Did, Split};
 pub use live::{Now, Waiting};
 pub use lost::Lost;
 pub use regions::Region;
 pub use timeline::Timeline;
-pub use waits::{Key, LENGTHS, Object, Shares, Sum, WHOM, Wait, Whom};
+pub use waits::{Key, LENGTHS, Object, Shares, Sum, Turns, WHOM, Wait, Whom};
 
 use crate::account::Account;
 use crate::became::Became;
@@ -538,6 +540,7 @@ impl Profiling {
             let asked_ns = self.waits.oldest_arrival_ns().unwrap_or(usual_ns);
             let before_ns = usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns)));
             self.history.forget(before_ns);
+            self.waits.forget(before_ns);
             self.work.forget(before_ns);
         }
         most
@@ -712,6 +715,7 @@ impl Profiling {
         }
         self.sampled[usize::from(event.class.is_barrier())] += u64::from(event.class.can_be_sampled());
         let before = self.waits.objects.len();
+        self.waits.is_on(self.processors.of(event.thread));
         self.waits.apply(event, image, site, &self.history);
         self.lies(before, Key { image, object: event.object, class: event.class }, event.process);
         if let Some(timeline) = &mut self.timeline {

@@ -37,6 +37,8 @@ pub(super) struct Processors {
     all: HashMap<u32, Processor>,
     /// Where a thread is in the list.
     ready_at: HashMap<u32, u32>,
+    /// Where a thread was put last.
+    last: HashMap<u32, u32>,
     /// How many have a thread of the program, and since when none has though some thread wants it.
     running: u32,
     stopped_ns: Option<u64>,
@@ -83,6 +85,7 @@ impl Processors {
         let (thread, now_ns) = (record.thread, record.time_ns);
         match record.what {
             What::In => {
+                self.last.insert(thread, processor);
                 if let Some(from_ns) = self.stopped_ns.take().filter(|from_ns| now_ns >= from_ns + STOPPED_NS)
                     && let Some(timeline) = &mut timeline
                 {
@@ -106,10 +109,16 @@ impl Processors {
             What::Exited => {
                 self.left(processor, now_ns);
                 self.forget(thread);
+                self.last.remove(&thread);
                 self.may_be_stopped(now_ns);
             }
             _ => {}
         }
+    }
+
+    /// The processor that the thread has, or had last.
+    pub fn of(&self, thread: u32) -> Option<u32> {
+        self.last.get(&thread).copied()
     }
 
     fn may_be_stopped(&mut self, now_ns: u64) {

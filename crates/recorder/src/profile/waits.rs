@@ -33,10 +33,16 @@ use std::collections::VecDeque;
 
 use abi::profile::{Class, Kind};
 
+use super::chain::{self, Lately, Link};
 use super::events::{Event, Untold};
 use super::history::{History, Split};
 use super::longest::Longest;
 use crate::fast::HashMap;
+
+mod turns;
+
+use turns::Hand;
+pub use turns::Turns;
 
 /// BOUND: locks, condition variables and barriers that are told apart.
 const MOST_OBJECTS: usize = 100_000;
@@ -179,8 +185,12 @@ pub struct Object {
     pub shares: Shares,
     /// How many were so long: see [`LENGTHS`].
     pub lengths: [u32; LENGTHS],
-    /// Of a lock: the longest of them.
+    /// Of a lock or a barrier: the longest of them, and the threads behind it.
     pub longest: Option<Wait>,
+    /// See `longest`.
+    pub chain: Vec<Link>,
+    /// How often it was taken.
+    pub turns: Turns,
     /// Of their time: by waits that were only counted. Their shares and lengths are as if they were like the
     /// others.
     pub estimated_ns: u64,
@@ -201,8 +211,6 @@ pub struct Object {
     /// What was only counted.
     untold: Sum,
     waiters: u64,
-    /// How often somebody was seen to take it.
-    turns: u64,
     holder: Whom,
     since_ns: u64,
     /// A reader has gone, and since then nobody came.
@@ -228,7 +236,7 @@ pub struct Now {
     pub site: u32,
     /// Whose thread it is.
     pub process: u32,
-    /// [`Object::for_one`] and [`Object::turns`] when it began.
+    /// [`Object::for_one`] and the turns that were seen when it began.
     before: Shares,
     turns: u64,
 }
@@ -275,12 +283,20 @@ pub struct Waits {
     pub vain: Vec<(u32, u64)>,
     /// The event at hand ends waits at a barrier that has tasks.
     has_tasks: bool,
+    /// What the event at hand says of turns; its processor is told before it is applied.
+    hand: Hand,
+    lately: Lately,
     /// By thread: when it came to its condition variable and when it was back, for the last time.
     came: HashMap<u32, (u64, u64)>,
     now_ns: u64,
 }
 
 impl Waits {
+    /// The thread of the event that comes next has this processor.
+    pub fn is_on(&mut self, processor: Option<u32>) {
+        self.hand.processor = processor;
+    }
+
     /// Takes an event, in the order of their times. `history` is complete up to it.
     pub fn apply(&mut self, event: &Event, image: u32, site: u32, history: &History) {
         let key = Key { image, object: event.object, class: event.class };
@@ -300,6 +316,8 @@ impl Waits {
         let thread = event.thread;
         let is_end = matches!(event.kind, Kind::Left | Kind::Join);
         self.has_tasks = is_end && event.class != Class::Barrier && event.number != 0;
+        let has_number = matches!(event.kind, Kind::Got | Kind::Took | Kind::Released);
+        self.hand.number = if has_number && event.class == Class::Mutex { event.number } else { 0 };
         let before = Shares::default();
         let mut now = Now { key, since_ns: now_ns, site, process: event.process, before, turns: 0 };
         if event.shared {
@@ -314,7 +332,7 @@ impl Waits {
                 let is_sure = event.class != Class::Rwlock || history.knows(event.number);
                 object.first_waiter_sees(if is_sure { event.number } else { 0 });
                 object.waiters += 1;
-                (now.before, now.turns) = (object.for_one, object.turns);
+                (now.before, now.turns) = (object.for_one, object.turns.while_waited);
                 self.waiting.insert(thread, now);
             }
             Kind::Got => self.end(thread, now_ns, has(event), history),
@@ -323,8 +341,8 @@ impl Waits {
                 let Some(object) = self.objects.get_mut(&key).filter(|object| !object.shared) else { return };
                 object.settle(now_ns, history, key, &mut self.pieces);
                 match event.kind {
-                    Kind::Released => object.released(event, history, key, &mut self.pieces),
-                    _ => object.taken(thread, has(event), history, key, &mut self.pieces),
+                    Kind::Released => object.released(event, self.hand, history, key, &mut self.pieces),
+                    _ => object.taken((thread, has(event), self.hand), history, key, &mut self.pieces),
                 }
             }
             Kind::CondWait => self.cond_wait(event, now, history),
@@ -370,6 +388,7 @@ impl Waits {
         let Some(now) = self.waiting.remove(&thread) else { return };
         let Some(object) = self.objects.get_mut(&now.key) else { return };
         let mut length_ns = now_ns - now.since_ns;
+        let mut spans = Vec::new();
         let mut wait = Wait {
             thread,
             key: now.key,
@@ -395,6 +414,7 @@ impl Waits {
                         object.shares.free_ns += free_ns;
                         wait.shares = Shares { free_ns, ..leaving.shares };
                         wait.whom[0] = (leaving.last, leaving.shares.total_ns());
+                        spans.push((now.since_ns, leaving.last_ns.max(now.since_ns)));
                         let from_ns = leaving.last_ns.min(now_ns);
                         self.pieces.push(object.piece(now.key, from_ns, now_ns, 1, Whom::Free));
                     }
@@ -403,10 +423,11 @@ impl Waits {
             }
             _ => {
                 object.settle(now_ns, history, now.key, &mut self.pieces);
-                wait.turns = object.turns - now.turns;
-                object.taken(thread, has, history, now.key, &mut self.pieces);
+                wait.turns = object.turns.while_waited - now.turns;
+                object.taken((thread, has, self.hand), history, now.key, &mut self.pieces);
                 wait.shares = object.for_one.since(&now.before);
                 object.name_holders(&mut wait);
+                spans = chain::spans(&object.stretches, &wait);
                 object.waiters = object.waiters.saturating_sub(1);
                 if object.waiters == 0 {
                     object.resolve(Whom::Unknown, history, now.key, &mut self.pieces);
@@ -420,9 +441,11 @@ impl Waits {
         if now.key.class.is_barrier() {
             self.over.push((thread, now.key.class, wait.shares));
         }
-        if now.key.class.is_lock() && object.longest.is_none_or(|one| one.to_ns - one.from_ns < length_ns) {
-            object.longest = Some(wait);
+        let is_meant = now.key.class.is_lock() || now.key.class.is_barrier();
+        if is_meant && object.longest.is_none_or(|one| one.to_ns - one.from_ns < length_ns) {
+            (object.longest, object.chain) = (Some(wait), self.lately.chain(&wait, spans, history));
         }
+        self.lately.add(&wait);
         if let Some(longest) = &mut self.longest {
             longest.push(length_ns, wait);
         }
@@ -500,6 +523,11 @@ impl Waits {
         self.now_ns = now_ns.max(self.now_ns);
         self.end(thread, self.now_ns, Has::Nothing, history);
         self.came.remove(&thread);
+    }
+
+    /// Nobody asks about what was before.
+    pub fn forget(&mut self, before_ns: u64) {
+        self.lately.forget(before_ns);
     }
 
     /// The threads that wait.
@@ -638,6 +666,7 @@ impl Object {
     /// anybody waited.
     fn first_waiter_sees(&mut self, owner: u32) {
         if self.waiters == 0 {
+            self.turns.first_waiter_comes(owner);
             self.holder = if owner == 0 { Whom::Unknown } else { Whom::Thread(owner) };
         } else if owner != 0 && self.holder == Whom::Unknown {
             self.holder = Whom::Thread(owner);
@@ -694,6 +723,11 @@ impl Object {
         wait.whom.iter_mut().zip(all).for_each(|(to, one)| *to = one);
     }
 
+    /// For how long a thread that is known had it, while somebody waited.
+    pub fn inside_ns(&self) -> u64 {
+        self.for_one.holder.total_ns()
+    }
+
     /// Keeps the time since the last event until somebody says who held the lock.
     fn put_off(&mut self, now_ns: u64) {
         let is_full = self.pending.len() >= MOST_PENDING;
@@ -705,11 +739,19 @@ impl Object {
     }
 
     /// Somebody has it now.
-    fn taken(&mut self, thread: u32, has: Has, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+    fn taken(
+        &mut self,
+        (thread, has, hand): (u32, Has, Hand),
+        history: &History,
+        key: Key,
+        pieces: &mut Vec<Piece>,
+    ) {
         if has == Has::Nothing {
             return;
         }
-        self.turns += 1;
+        if self.waiters > 0 {
+            self.turns.took(thread, has == Has::Alone, hand);
+        }
         let left = std::mem::take(&mut self.is_left);
         // Another reader may come while those before are still inside.
         if has == Has::Alone || left {
@@ -719,8 +761,11 @@ impl Object {
     }
 
     /// Somebody goes.
-    fn released(&mut self, event: &Event, history: &History, key: Key, pieces: &mut Vec<Piece>) {
+    fn released(&mut self, event: &Event, hand: Hand, history: &History, key: Key, pieces: &mut Vec<Piece>) {
         let is_reader = event.class == Class::Rwlock && self.holder != Whom::Thread(event.thread);
+        if self.waiters > 0 && !is_reader && event.class.is_lock() {
+            self.turns.released(event.thread, hand);
+        }
         self.resolve(Whom::Thread(event.thread), history, key, pieces);
         self.is_left = is_reader;
         self.holder = if is_reader { Whom::Unknown } else { Whom::Free };

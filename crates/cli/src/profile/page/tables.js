@@ -86,6 +86,7 @@ for (const row of locks.slice(0, 6)) {
     `${time(row.longest_ns)} at most`, card);
   const parts = whyOf(row);
   keys(parts, bar(parts, card), card);
+  if (row.turns_words) make("p", row.turns_words, card);
   const words = more(row);
   if (words) make("p", words, card);
   if (row.lengths.length) histogram(row.lengths, card);
