@@ -46,6 +46,26 @@ pub trait Host: 'static {
     fn computed(operations: u32);
     /// So many of [`App::parts`] are done.
     fn done(parts: u32);
+    /// The running thread has come so far with the lock or barrier at this address. For hosts that want to
+    /// know what is waited for.
+    fn waits(_: Step, _: usize) {}
+}
+
+/// How far a thread has come with a lock, or at a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It begins to wait for the lock.
+    Wants,
+    /// It has it.
+    Has,
+    /// It begins to give it back.
+    Frees,
+    /// It has done so.
+    Freed,
+    /// It comes to the barrier.
+    Comes,
+    /// It goes on.
+    Goes,
 }
 
 /// A program and the size of its input.
@@ -206,8 +226,11 @@ where
             host.spawn(move || {
                 let mut member = B::Member::default();
                 body(index, &mut || {
+                    let at = std::ptr::from_ref(&barrier[0]).addr();
+                    H::waits(Step::Comes, at);
                     // SAFETY: the barrier and its places stay; index and member are this thread's own.
                     unsafe { barrier[0].wait(&places, index, &mut member) };
+                    H::waits(Step::Goes, at);
                 });
             });
         }
@@ -252,12 +275,17 @@ impl<H: Host, L: RawMutex<H::Platform> + 'static> Locked<H, L> {
 
     /// With this lock.
     fn with<R>(&self, lock: usize, body: impl FnOnce() -> R) -> R {
-        let node = &self.places[self.index].0;
+        let (lock, node) = (&self.locks[lock], &self.places[self.index].0);
+        let at = std::ptr::from_ref(lock).addr();
+        H::waits(Step::Wants, at);
         // SAFETY: the place is this thread's, who is at one lock at a time, and stays where it is.
-        unsafe { self.locks[lock].lock(node) };
+        unsafe { lock.lock(node) };
+        H::waits(Step::Has, at);
         let result = body();
+        H::waits(Step::Frees, at);
         // SAFETY: locked above with this node.
-        unsafe { self.locks[lock].unlock(node) };
+        unsafe { lock.unlock(node) };
+        H::waits(Step::Freed, at);
         result
     }
 }

@@ -5,6 +5,7 @@ mod auto;
 mod claims;
 mod delegate;
 mod knowledge;
+mod lost;
 mod show;
 
 use std::borrow::Borrow;
@@ -49,6 +50,7 @@ enum What {
     Run(RunArgs),
     Sweep(SweepArgs),
     Defaults(DefaultsArgs),
+    Lost(lost::LostArgs),
     Delegate(delegate::DelegateArgs),
     Knowledge(knowledge::KnowledgeArgs),
     Auto(auto::AutoArgs),
@@ -334,6 +336,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
         What::Run(args) => run(&args)?,
         What::Sweep(args) => sweep(&args)?,
         What::Defaults(args) => defaults(&args)?,
+        What::Lost(args) => lost::main(&args)?,
         What::Delegate(args) => delegate::main(&args)?,
         What::Knowledge(args) => knowledge::main(&args)?,
         What::Auto(args) => auto::main(&args)?,

@@ -93,6 +93,7 @@ const SHORTER: &[(&str, &[(&str, &str)])] = &[
     ("wakeful sim claims", &[("--size", "0.001"), ("--samples", "2"), ("--figure", "tr15")]),
     ("wakeful sim auto", &[("--limit", "20ms"), ("--processors", "3"), ("--mix", "scales,one thread")]),
     ("wakeful sim knowledge", &[("--processors", "4"), ("--seeds", "1"), ("--limit", "1ms")]),
+    ("wakeful sim lost", &[("--mp", "2"), ("--rounds", "20")]),
 ];
 
 /// The same, where the page has none: its own grid is small.

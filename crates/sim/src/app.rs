@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs of the crate `apps` on the simulated machine.
 
-use apps::Host;
+use apps::{Host, Step};
 
 use crate::engine::engine;
+use crate::lost;
 use crate::platform::{Sim, progressed, work_ns};
 use crate::world::{Placed, World};
 
@@ -43,5 +44,16 @@ impl Host for Loading {
 
     fn done(parts: u32) {
         progressed(parts.into());
+    }
+
+    fn waits(step: Step, place: usize) {
+        match step {
+            Step::Wants => lost::wants(place),
+            Step::Has => lost::has(place),
+            Step::Frees => lost::frees(place),
+            Step::Freed => lost::freed(place),
+            Step::Comes => lost::comes(place),
+            Step::Goes => lost::goes(place),
+        }
     }
 }

@@ -18,6 +18,7 @@ use crate::arena::{App, Arena};
 use crate::domains::Domains;
 use crate::explorer::Explorer;
 use crate::lines::Lines;
+use crate::lost::log::Log;
 use crate::machine::{Machine, Queue};
 use crate::memory::{Memory, Time};
 use crate::partition::Partition;
@@ -163,7 +164,7 @@ impl Engine {
             runnable: (u64::MAX, None),
             random: Pcg64Mcg::seed_from_u64(seed),
             seed,
-            tally: Tally::default(),
+            tally: Tally { log: setting.lost.then(Log::default), ..Tally::default() },
             parked: Vec::new(),
             explorer: None,
             kept: Vec::new(),

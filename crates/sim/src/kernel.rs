@@ -14,6 +14,7 @@ use crate::chance::{below, unit};
 use crate::domains::Domains;
 use crate::engine::Engine;
 use crate::event::Event;
+use crate::lost::log::Mark;
 use crate::machine::{Queue, Woken};
 use crate::memory::{NS, Time, from_ns};
 use crate::setting::Hints;
@@ -196,6 +197,7 @@ impl Engine {
         self.threads[thread].yields += 1;
         self.threads[thread].state = State::Ready;
         self.tally.handed += 1;
+        self.mark(thread, now, Mark::Yields);
         self.tell(thread, processor, RunState::Preempted, now);
         let back = self.queue_of(thread);
         self.waiting.queues[back].push_back(thread);
@@ -224,6 +226,7 @@ impl Engine {
         // From another, or from none at all.
         self.tally.switches += (!again || self.processors[processor].thread == NOBODY) as u64;
         let begin = now + cost;
+        let refill = cost.saturating_sub(self.rules.costs.switch * u64::from(!again));
         it.state = State::Running;
         it.spinner.disturb();
         it.on_since = begin;
@@ -243,6 +246,7 @@ impl Engine {
         it.put_off = None;
         it.resume = if foreign { NEVER } else { begin + owed };
         it.quantum_end = begin + quantum;
+        self.mark(thread, now, Mark::Starts { switch: cost - refill, refill });
         self.tell(thread, processor, RunState::Running, now);
         self.schedule(processor);
     }
@@ -321,6 +325,7 @@ impl Engine {
             self.threads[thread].preemptions += 1;
             self.tally.preemptions += 1;
         }
+        self.mark(thread, now, Mark::Loses);
         self.tell(thread, processor, RunState::Preempted, now);
         thread
     }
@@ -369,6 +374,7 @@ impl Engine {
         self.waiting.asleep -= 1;
         self.apps[app].runnable += 1;
         let processor = if it.last_processor == NOBODY { it.home } else { it.last_processor };
+        self.mark(thread, now, Mark::Loses);
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
         if self.rules.woken == Woken::Last {
@@ -418,6 +424,7 @@ impl Engine {
         let app = it.app;
         self.waiting.asleep += 1;
         self.apps[app].runnable -= 1;
+        self.mark(thread, now, Mark::Sleeps);
         self.tell(thread, processor, RunState::Blocked, now);
         // Before the processor is given away: who hears of it can have it.
         let event = if self.threads[thread].faults { Event::Faulted } else { Event::Blocked };
@@ -430,6 +437,7 @@ impl Engine {
         let thread = self.stop(processor, now);
         self.threads[thread].yields += 1;
         self.threads[thread].state = State::Ready;
+        self.mark(thread, now, Mark::Yields);
         self.tell(thread, processor, RunState::Preempted, now);
         let queue = self.queue_of(thread);
         self.waiting.queues[queue].push_back(thread);
@@ -465,6 +473,7 @@ impl Engine {
         let app = it.app;
         self.apps[app].runnable -= 1;
         self.waiting.live -= 1;
+        self.mark(thread, now, Mark::Ends);
         self.tell(thread, processor, RunState::Blocked, now);
         self.dispatch(processor, now);
         self.check_stuck();

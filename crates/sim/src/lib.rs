@@ -58,8 +58,8 @@
 
 // Descriptions: `machine`. Programs: `workload`, `beside`, `delegated`, `world`, `app`. State: `engine`,
 // `thread`, `word`, `memory`, `cache`, `lines`, `arena`. Who decides: `kernel`, `hardware`, `partition`,
-// `domains`, `rules`. In what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `results`,
-// `figure`. Experiments: `choice`, `defaults`, `delegation`, `knowledge`.
+// `domains`, `rules`. In what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `lost`,
+// `results`, `figure`. Experiments: `choice`, `defaults`, `delegation`, `knowledge`.
 pub mod activations;
 mod app;
 mod arena;
@@ -80,6 +80,7 @@ mod hardware;
 mod kernel;
 pub mod knowledge;
 mod lines;
+mod lost;
 mod machine;
 mod memory;
 mod partition;
@@ -105,6 +106,7 @@ pub use apps::SMALL;
 pub use beside::{Load, Measured};
 pub use delegated::{Order, Touches};
 pub use event::Event;
+pub use lost::{Bar, Lost, Waited, bars};
 pub use machine::{
     Blocking, Cache, Figure, HardwareLock, Kernel, Level, LineLock, LockKind, LockOrder, MACHINES, Machine,
     MachineError, Memory, Operations, Pages, Processors, Queue, SharedCache, Sourced, Woken,

@@ -230,7 +230,7 @@ fn disturb() {
 }
 
 /// Nobody is earlier than the running thread: what it sees now is how things are at its moment.
-fn moment() {
+pub(crate) fn moment() {
     let this = machine();
     disturb();
     // SAFETY: the current machine, and its running thread if there is one.

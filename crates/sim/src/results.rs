@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::engine::Engine;
+use crate::lost::Lost;
 use crate::memory::NS;
 use crate::path::Path;
 use crate::thread::{FOREIGN, State};
@@ -120,6 +121,9 @@ pub struct Results {
     /// How processors were used while fibers were ready, in a program that has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
+    /// What the threads' time was lost to, if the setting asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
     /// Processor time of the program, waiting included.
     pub cpu_ms: f64,
     /// Processor time of foreign processes.
@@ -214,6 +218,7 @@ impl Results {
             }),
             path: engine.tally.path.result(),
             activity: Activity::of(engine),
+            lost: engine.lost(),
             cpu_ms: ms(ours().map(|thread| thread.cpu).sum()),
             foreign_ms: ms(engine.tally.foreign),
             work_ms: ms(ours().map(|thread| thread.work).sum()),

@@ -102,6 +102,9 @@ pub struct Setting {
     /// Spinners are passed over where that makes no difference. For those who want to see that it makes none.
     #[serde(skip)]
     pub pass_over: bool,
+    /// The results say what the threads' time was lost to. Changes nothing else.
+    #[serde(skip)]
+    pub lost: bool,
 }
 
 fn one() -> f64 {
@@ -126,6 +129,7 @@ impl Default for Setting {
             operation: 1.0,
             limit_ms: 60_000.0,
             pass_over: true,
+            lost: false,
         }
     }
 }

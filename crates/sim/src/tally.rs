@@ -3,6 +3,7 @@
 
 use hdrhistogram::Histogram;
 
+use crate::lost::log::Log;
 use crate::memory::Time;
 use crate::path::Walked;
 
@@ -20,6 +21,8 @@ pub(crate) struct Tally {
     pub waits: Histogram<u64>,
     pub path: Walked,
     pub idle: Idle,
+    /// What happened to whom, if somebody asks.
+    pub log: Option<Log>,
     /// The last moment until now.
     pub end: Time,
     /// The time was over before all was done.
@@ -46,6 +49,7 @@ impl Default for Tally {
             // BOUND: two digits, so that a percentile is within 1 %; up to 1,000 s in ns.
             path: Walked::default(),
             idle: Idle::default(),
+            log: None,
             waits: Histogram::new_with_bounds(1, 1_000_000_000_000, 2).expect("constant bounds"),
             end: 0,
             capped: false,

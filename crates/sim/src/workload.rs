@@ -9,6 +9,7 @@ use crate::activations::{self, Job, Kind};
 use crate::app::Loading;
 use crate::beside::{Beside, Load, Measured};
 use crate::delegated::{Delegated, Touches};
+use crate::lost;
 use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
 use crate::setting::Setting;
 use crate::world::World;
@@ -277,19 +278,24 @@ impl MutexVisitor<Sim> for Mutexes<'_> {
             let inside = world.place(<Sim as Platform>::AtomicU32::new(0));
             for _ in 0..workload.threads {
                 let node = world.place(L::Node::default());
+                let place = std::ptr::from_ref(lock.get()).addr();
                 world.spawn(app, move || {
                     for _ in 0..rounds {
                         let begin = clock_ns();
+                        lost::wants(place);
                         // SAFETY: the node is this thread's, in use once at a time, and stays where it is.
                         unsafe { lock.lock(node.get()) };
                         let waited = clock_ns() - begin;
+                        lost::has(place);
                         if inside.swap(1, Relaxed) != 0 {
                             fail("two threads are in the critical section".into());
                         }
                         work_ns(critical_ns * vary(by));
                         inside.store(0, Relaxed);
+                        lost::frees(place);
                         // SAFETY: locked above with this node.
                         unsafe { lock.unlock(node.get()) };
+                        lost::freed(place);
                         passed(waited);
                         work_ns(outside_ns * vary(by));
                     }
@@ -319,13 +325,16 @@ impl RwLockVisitor<Sim> for RwLocks<'_> {
             let writer = world.place(<Sim as Platform>::AtomicU32::new(0));
             for _ in 0..workload.threads {
                 let node = world.place(L::Node::default());
+                let place = std::ptr::from_ref(lock.get()).addr();
                 world.spawn(app, move || {
                     for _ in 0..rounds {
                         let writes = (random(1_000_000) as f64) < writers_percent * 1e4;
                         let begin = clock_ns();
+                        lost::wants(place);
                         // SAFETY: the node is this thread's, in use once at a time, and stays where it is.
                         unsafe { if writes { lock.write(node.get()) } else { lock.read(node.get()) } }
                         let waited = clock_ns() - begin;
+                        lost::has(place);
                         if writes && writer.swap(1, Relaxed) != 0 || !writes && writer.load(Relaxed) != 0 {
                             fail("a writer is not alone".into());
                         }
@@ -335,10 +344,12 @@ impl RwLockVisitor<Sim> for RwLocks<'_> {
                         } else if writer.load(Relaxed) != 0 {
                             fail("a writer is not alone".into());
                         }
+                        lost::frees(place);
                         // SAFETY: locked above in this way with this node.
                         unsafe {
                             if writes { lock.unlock_write(node.get()) } else { lock.unlock_read(node.get()) }
                         }
+                        lost::freed(place);
                         passed(waited);
                         work_ns(outside_ns * vary(by));
                     }
@@ -372,15 +383,18 @@ impl BarrierVisitor<Sim> for Barriers<'_> {
             let turns = std::rc::Rc::new(std::cell::RefCell::new(vec![0u64; threads as usize]));
             for index in 0..threads {
                 let turns = turns.clone();
+                let place = std::ptr::from_ref(barrier.get()).addr();
                 world.spawn(app, move || {
                     let mut member = B::Member::default();
                     for round in 1..=rounds {
                         work_ns(outside_ns * vary(by));
                         turns.borrow_mut()[index as usize] = round;
                         let begin = clock_ns();
+                        lost::comes(place);
                         // SAFETY: the barrier and its places stay; index and member are this thread's own.
                         unsafe { barrier.wait(places.get(), index, &mut member) };
                         let waited = clock_ns() - begin;
+                        lost::goes(place);
                         if turns.borrow().iter().any(|&turn| turn != round && turn != round + 1) {
                             fail("a barrier let a thread go on before all had come".into());
                         }

@@ -11,7 +11,7 @@ mod literal;
 mod mitsubishi;
 mod paznikov;
 pub mod sure;
-mod svg;
+pub(crate) mod svg;
 mod table;
 
 use serde::Serialize;

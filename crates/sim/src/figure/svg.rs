@@ -112,7 +112,7 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -146,7 +146,7 @@ const DARK: &str = "<style>@media (prefers-color-scheme: dark) {\n\
     [stroke='#8040a0'] { stroke: #bc8cff }\n[fill='#8040a0'] { fill: #bc8cff }\n\
     [stroke='#707070'] { stroke: #9198a1 }\n[fill='#707070'] { fill: #9198a1 }\n}</style>\n";
 
-fn head(title: &str, height: f64) -> String {
+pub(crate) fn head(title: &str, height: f64) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n{DARK}<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
