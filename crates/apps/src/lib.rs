@@ -139,13 +139,17 @@ impl App {
     /// Loads the program for so many threads, with this lock or barrier of the catalogue; `None` if there
     /// is none of the name.
     pub fn load<H: Host>(self, host: &mut H, lock: &str, threads: u32) -> Option<Digest> {
-        let threads = threads.max(1);
-        let loader = Loader { app: self, host, threads };
+        let loader = self.loader(host, threads);
         if self.has_barriers() {
             catalog::visit_barrier::<H::Platform, _>(lock, loader)
         } else {
             catalog::visit_mutex::<H::Platform, _>(lock, loader)
         }
+    }
+
+    /// The same for a mutex that is not of the catalogue: it visits that, for an app that has locks.
+    pub fn loader<H: Host>(self, host: &mut H, threads: u32) -> Loader<'_, H> {
+        Loader { app: self, host, threads: threads.max(1) }
     }
 
     /// The digest, computed by one thread in the simplest way.
@@ -160,7 +164,8 @@ impl App {
     }
 }
 
-struct Loader<'a, H> {
+/// Loads a program with the lock or barrier that it visits.
+pub struct Loader<'a, H> {
     app: App,
     host: &'a mut H,
     threads: u32,

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use ::sim::defaults as experiment;
-use ::sim::{Hints, MACHINES, Machine, Program, Repartition, Results, Setting, Workload, simulate};
+use ::sim::{Hints, MACHINES, Machine, PRINTED, Program, Repartition, Results, Setting, Workload, simulate};
 use anyhow::{Context, Result, anyhow, bail};
 use launch::suggest;
 use serde::Serialize;
@@ -72,7 +72,7 @@ struct RunArgs {
     /// Another number of processors than the machine's
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=4096))]
     processors: Option<u32>,
-    /// A lock or a barrier of `wakeful locks`
+    /// A lock or a barrier of `wakeful locks`, or ticket-np-printed: ticket-np as its paper prints it
     #[arg(long, value_name = "NAME")]
     lock: String,
     /// A real program in the place of the loop: with a mutex quicksort, cholesky or radiosity, with a barrier
@@ -378,7 +378,7 @@ enum Kind {
 }
 
 fn kind(name: &str) -> Result<Kind> {
-    if catalog::entry(name).is_some() {
+    if catalog::entry(name).is_some() || name == PRINTED.name {
         return Ok(Kind::Mutex);
     }
     if catalog::rwlock(name).is_some() {

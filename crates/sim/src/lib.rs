@@ -60,6 +60,7 @@
 // `thread`, `word`, `memory`, `cache`, `lines`, `arena`. Who decides: `kernel`, `hardware`, `partition`,
 // `domains`, `rules`. In what order: `run`, `timers`, `spinner`. What comes out: `tally`, `path`, `lost`,
 // `results`, `figure`. Experiments: `choice`, `defaults`, `delegation`, `knowledge`.
+// A lock as a paper prints it: `printed`.
 pub mod activations;
 mod app;
 mod arena;
@@ -86,6 +87,7 @@ mod memory;
 mod partition;
 mod path;
 mod platform;
+mod printed;
 mod results;
 mod rules;
 mod run;
@@ -113,6 +115,7 @@ pub use machine::{
 };
 pub use path::Path;
 pub use platform::{Explored, Sim, Simulated, clock_ns, entered, fail, left, passed, random, vary, work_ns};
+pub use printed::{PRINTED, TicketNpPrinted};
 pub use results::{Results, ThreadResults, Waits};
 pub use setting::{Asks, Hints, Repartition, Server, Setting};
 pub use simulate::{MOST_THREADS, SimError, in_parallel, simulate, simulate_with};

@@ -11,6 +11,7 @@ use crate::beside::{Beside, Load, Measured};
 use crate::delegated::{Delegated, Touches};
 use crate::lost;
 use crate::platform::{Sim, clock_ns, fail, passed, random, vary, work_ns};
+use crate::printed::{self, PRINTED};
 use crate::setting::Setting;
 use crate::world::World;
 use catalog::{BarrierEntry, BarrierVisitor, Entry, MutexVisitor, RwLockVisitor};
@@ -422,9 +423,14 @@ impl Workload {
     /// catalogue has no such name.
     pub(crate) fn build(&self, world: &mut World) -> Option<Vec<Digest>> {
         if let Some((app, lock)) = self.program.app() {
-            return (0..self.instances)
-                .map(|_| app.load(&mut Loading::new(world), lock, self.threads))
-                .collect();
+            let load = |world: &mut World| {
+                let mut host = Loading::new(world);
+                if lock == PRINTED.name && !app.has_barriers() {
+                    return printed::visit_mutex::<Sim, _>(lock, app.loader(&mut host, self.threads));
+                }
+                app.load(&mut host, lock, self.threads)
+            };
+            return (0..self.instances).map(|_| load(world)).collect();
         }
         if let Program::Threads { kind, job } = self.program {
             activations::load(world, kind, job, self.threads, self.rounds, self.vary);
@@ -439,7 +445,7 @@ impl Workload {
             return program.load(lock).map(|()| Vec::new());
         }
         let built = match self.program {
-            Program::Mutex { ref lock, critical_ns, outside_ns } => catalog::visit_mutex::<Sim, _>(
+            Program::Mutex { ref lock, critical_ns, outside_ns } => printed::visit_mutex::<Sim, _>(
                 lock,
                 Mutexes { world, workload: self, critical_ns, outside_ns },
             ),
