@@ -64,6 +64,9 @@ macro_rules! barriers {
             { "scal-sc", scal_sc, [P] $crate::sync::barrier::ScalSc<P>, fixed, [informed],
               "TR 1994, figures 11 and 12",
               "members of a processor sleep, a tree between processors" }
+            { "scal-sc-yield", scal_sc_yield, [P] $crate::sync::barrier::ScalSc<P, true>, fixed, [informed],
+              "TR 1994, section 5.4",
+              "as scal-sc, but its members yield: the code that ran on the paper's KSR" }
             { "incremental-spin", incremental_spin, [P] $crate::sync::barrier::Incremental<P, $crate::sync::wait::Spin>, fixed, [],
               "ICPP 2001, section 4",
               "a counter and a flag; spins, whoever runs" }

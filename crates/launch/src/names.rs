@@ -72,7 +72,7 @@ fn family(name: &str, offered: impl IntoIterator<Item = &'static str>) -> String
 /// Does this lock or barrier let its waiters spin, though whom they wait for has no processor?
 pub fn spins(name: &str) -> bool {
     // Some that spin for a time only say so in another way.
-    name.ends_with("-spin") || matches!(name, "tas-b" | "tas-b-np" | "tree" | "scal-sc")
+    name.ends_with("-spin") || matches!(name, "tas-b" | "tas-b-np" | "tree" | "scal-sc" | "scal-sc-yield")
 }
 
 /// Variables that only look like ours, a line each.

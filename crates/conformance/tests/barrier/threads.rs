@@ -18,7 +18,8 @@ const MANY: u32 = 32;
 /// COST: with many threads, a barrier that is oblivious of the scheduler waits for a slice (3 ms on 2
 /// processors) a thread, or level and thread, in each round.
 fn rounds(name: &str, threads: u32) -> u32 {
-    let oblivious = name.ends_with("-spin") || matches!(name, "tree" | "scal-sc" | "c-sched");
+    let oblivious =
+        name.ends_with("-spin") || matches!(name, "tree" | "scal-sc" | "scal-sc-yield" | "c-sched");
     let tree = name.contains("mcs") || name.contains("tree");
     let rounds = match () {
         () if threads <= 5 => 50,

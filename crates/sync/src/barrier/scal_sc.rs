@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `scal-sc`: members of one processor sleep, one of each processor takes part in a tree.
+//! `scal-sc`, `scal-sc-yield`: members of one processor sleep or yield, one of each processor takes part in a
+//! tree.
 //!
 //! The scalable scheduler-conscious barrier: TR 1994, figures 11 and 12, with kernel extension KE-3. Choose
-//! it on many processors that are divided among programs, where threads stay on theirs.
+//! it on many processors that are divided among programs, where threads stay on theirs. `scal-sc-yield` is
+//! the code that the paper ran on its KSR (section 5.4): a member that is not the last of its processor
+//! yields in a loop and looks at the wake-up flag (`global_sense`), and nobody wakes it.
 //!
 //! Changed:
 //! - Which processor a member belongs to is not the kernel's word (`partition->processor_ids`) but `index %
@@ -36,20 +39,23 @@
 //! # Protocol
 //!
 //! A1. Count the episode; find the processor. A2. Increment its counter. A3. Not the last of the processor:
-//! P. A4. The last: counter to 0, wait for the flags of the children, A5. set the own flag at the parent,
-//! A6. wait for the wake-up flag. R1. The root, instead: copy the partition if its generation has changed;
-//! R2. set the wake-up flag. R3. The last of each processor: V for the others.
+//! P, or yield until the wake-up flag is set. A4. The last: counter to 0, wait for the flags of the
+//! children, A5. set the own flag at the parent, A6. wait for the wake-up flag. R1. The root, instead: copy
+//! the partition if its generation has changed; R2. set the wake-up flag. R3. The last of each processor: V
+//! for the others, if they sleep.
 //!
 //! # Memory order
 //!
 //! The counter is a chain of AcqRel increments; A5 release -> A4 acquire up the tree, R2 release -> A6
-//! acquire down, R3 release -> A3 acquire to the others. So I1 holds for the partition too.
+//! acquire down, R3 release -> A3 acquire to the others; those that yield acquire R2's release themselves.
+//! So I1 holds for the partition too.
 //!
 //! # Under the scheduler
 //!
-//! Threads on their processors: as few switches as there can be. One processor's last member without its
-//! processor: the others' representatives burn theirs. Hint stale: for one episode a partition that is
-//! gone, on `linux`, which looks once a second, for up to a second; any partition is safe (I1).
+//! Threads on their processors: as few switches as there can be. Those that yield need a scheduler that runs
+//! a processor's other threads first. One processor's last member without its processor: the others'
+//! representatives burn theirs. Hint stale: for one episode a partition that is gone, on `linux`, which looks
+//! once a second, for up to a second; any partition is safe (I1).
 //!
 //! # Fairness and space
 //!
@@ -91,15 +97,15 @@ impl<P: Platform> Default for ScalScPlace<P> {
 /// Episodes that a member has begun.
 pub type ScalScMember = u32;
 
-/// Sleeping on a processor, a tree between processors.
-pub struct ScalSc<P: Platform> {
+/// Sleeping on a processor, or yielding there, and a tree between processors.
+pub struct ScalSc<P: Platform, const YIELDS: bool = false> {
     parties: u32,
     processors: P::AtomicU32,
     generation: P::AtomicU32,
     wakeup: Flag<P>,
 }
 
-impl<P: Platform> ScalSc<P> {
+impl<P: Platform, const YIELDS: bool> ScalSc<P, YIELDS> {
     /// No more processors than there are members.
     fn partition(parties: u32) -> u32 {
         P::processors().min(parties)
@@ -122,7 +128,7 @@ impl<P: Platform> ScalSc<P> {
     }
 }
 
-impl<P: Platform> RawBarrier<P> for ScalSc<P> {
+impl<P: Platform, const YIELDS: bool> RawBarrier<P> for ScalSc<P, YIELDS> {
     type Place = ScalScPlace<P>;
     type Member = ScalScMember;
 
@@ -153,7 +159,13 @@ impl<P: Platform> RawBarrier<P> for ScalSc<P> {
         // ORDER: AcqRel (A2), a chain that ends at the processor's last one.
         let others = place.count.fetch_add(1, AcqRel);
         if others + 1 < members {
-            wakeup.acquire();
+            if YIELDS {
+                while !self.wakeup.is(*episode) {
+                    P::yield_now();
+                }
+            } else {
+                wakeup.acquire();
+            }
             return false;
         }
         place.count.store(0, Relaxed);
@@ -168,7 +180,9 @@ impl<P: Platform> RawBarrier<P> for ScalSc<P> {
             places[above].children[flag].set_awake(*episode);
             self.wakeup.wait::<Spin>(*episode);
         }
-        wakeup.release(others);
+        if !YIELDS {
+            wakeup.release(others);
+        }
         mine == 0
     }
 }
