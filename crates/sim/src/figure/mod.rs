@@ -10,6 +10,7 @@ mod icpp;
 mod literal;
 mod mitsubishi;
 mod paznikov;
+mod sentences;
 pub mod sure;
 pub(crate) mod svg;
 mod table;

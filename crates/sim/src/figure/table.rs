@@ -2,6 +2,7 @@
 //! The figures that can be simulated, and the claims.
 
 use super::Bound::{AtLeast, AtMost};
+use super::sentences::{self, MOST, OBLIVIOUS, SHARED, TR52, TR53, TR54};
 use super::{Axis, Claim, Figure, largest2};
 use crate::{Machine, Program, Repartition, Results, SMALL, Setting, Workload};
 
@@ -23,10 +24,8 @@ const RWLOCKS: &[&str] =
     &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-hardware", "rw-hardware-np"];
 const CENTRAL: &[&str] = &["c-spin", "c-block", "c-sp-blk", "c-last1", "c-avg3", "c-coarse", "c-sched"];
 const TREES: &[&str] = &["tree", "com-tree", "scal-sc"];
-/// The paper's points are not in its text. `SHARED` are levels 2 and above.
+/// The paper's points are not in its text.
 const LEVELS: &[f64] = &[1.0, 1.5, 2.0, 3.0];
-const SHARED: &[f64] = &[2.0, 3.0];
-const MOST: f64 = 3.0;
 
 const LEVEL: Axis = Axis { label: "multiprogramming level", unit: "processes per processor", log: false };
 const PROCESSORS: Axis = Axis { label: "processors", unit: "", log: false };
@@ -180,10 +179,6 @@ const REPARTITIONED: &str = "C-sched is as fast as blocking here: at each repart
      the number before, for a quantum of 30 ms, which is what it gains in the 80 ms until the next";
 const GRAIN: &str = "At level 1 all processors are as fast as one; with small=512 (what_if) it is 0.9 to 1.2";
 
-const TR52: &str = "TR 1994, section 5.2";
-const TR53: &str = "TR 1994, section 5.3";
-const TR54: &str = "TR 1994, section 5.4";
-const OBLIVIOUS: &[&str] = &["queue", "queue-np", "ticket-spin"];
 const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "hardware", "hardware-np"];
 const PASS_OVER: &[&str] = &["queue-hs", "smart-q", "ticket-np"];
 
@@ -237,6 +232,8 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtMost(1.05),
             },
+            sentences::QUEUE_NP_HELPS,
+            sentences::QUEUE_NP_NOT_MUCH,
         ],
     },
     Figure {
@@ -308,6 +305,8 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtLeast(1.5),
             },
+            sentences::SMART_Q[0],
+            sentences::SMART_Q[1],
         ],
     },
     Figure {
@@ -699,6 +698,7 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtLeast(5.0),
             },
+            sentences::COM_TREE,
         ],
     },
     Figure {
