@@ -123,11 +123,13 @@ fn a_program_ends_with_fibers_in_each_state() {
         let (status, talk) = ended(how);
         assert_eq!((status.code(), &*talk[0], &*talk[1]), (Some(7), "ended\n", ""), "{how}");
     }
-    let (status, talk) = ended("pthread_exit");
-    // What `timeout` says of a child that a signal ended.
-    let by = status.code().map_or(status.signal(), |code| Some(code - 128));
-    assert_eq!(by, Some(libc::SIGABRT), "{talk:?}");
-    assert!(talk[1].contains("fiber 'leaver' has ended its kernel thread"), "{talk:?}");
+    for how in ["pthread_exit", "pthread_cancel"] {
+        let (status, talk) = ended(how);
+        // What `timeout` says of a child that a signal ended.
+        let by = status.code().map_or(status.signal(), |code| Some(code - 128));
+        assert_eq!(by, Some(libc::SIGABRT), "{how}: {talk:?}");
+        assert!(talk[1].contains("fiber 'leaver' has ended its kernel thread"), "{how}: {talk:?}");
+    }
 }
 
 #[test]

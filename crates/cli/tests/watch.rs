@@ -339,7 +339,7 @@ fn a_thread_of_libuv_is_blamed_with_what_it_does() {
     fs::write(&script, NODE).unwrap();
     let records = read_of_a_fifo(folder.path(), Path::new("node"), &[&script]);
     let (function, pool) = reader(&records);
-    let is_uv = function.starts_with("uv_") || function.contains("+0x");
+    let is_uv = ["uv_", "libuv", "node+0x"].iter().any(|name| function.starts_with(name));
     assert!(is_uv && !pool.ends_with("(main)"), "{function} of {pool}");
 }
 

@@ -155,12 +155,17 @@ pub fn current() -> *mut Fiber {
     here().map_or(null_mut(), |carrier| carrier.current.get())
 }
 
-/// By a kernel thread that ends. A carrier's does so only if a fiber ends it, and what is pinned there would
-/// wait for ever. In a forked child what is left of a fiber is a thread as any other, and may end.
+/// By a kernel thread that ends. A carrier does so only if a fiber ends it, or if it is cancelled, and what
+/// is pinned there would wait for ever. In a forked child what is left of a fiber is a thread as any other, and
+/// may end.
 pub fn left() {
+    const WHAT: &[u8] = b"has ended its kernel thread (pthread_exit, pthread_cancel): return instead";
+
     // SAFETY: the calling fiber has a record.
-    if let Some(fiber) = unsafe { current().as_ref() } {
-        overflow::end(fiber, b"has ended its kernel thread (pthread_exit, pthread_cancel): return instead");
+    match unsafe { current().as_ref() } {
+        Some(fiber) => overflow::end(fiber, WHAT),
+        None if here().is_some() => overflow::end_carrier(),
+        None => {}
     }
 }
 

@@ -55,6 +55,13 @@ pub fn end(fiber: &Fiber, what: &[u8]) -> ! {
     unsafe { libc::abort() }
 }
 
+/// As [`end`], where a kernel thread ends that runs no fiber now.
+pub fn end_carrier() -> ! {
+    say(&[b"\na kernel thread that runs fibers was ended (pthread_cancel)\n"]);
+    // SAFETY: no pointers.
+    unsafe { libc::abort() }
+}
+
 fn say(parts: &[&[u8]]) {
     for part in parts {
         // SAFETY: the bytes live across the call.

@@ -56,8 +56,8 @@ fn set_name(name: &CStr) {
     unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
 }
 
-/// C's `pthread_exit` unwinds no other stack than the thread's own, so nothing on a fiber's notices it. A
-/// key's destructor does, which `exit` does not call.
+/// What C's `pthread_exit` unwinds of a fiber's stack need not notice it, as frames of C do not. A key's
+/// destructor does, which `exit` does not call. Frames that stop the unwinding end the program by themselves.
 fn at_end(left: fn()) {
     /// And one more; 0: there is none yet.
     static KEY: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The end of a program that has fibers in each state: parked, asleep, blocked in the kernel, and running.
-// One word says how: `return` from main, `exit` in a fiber, or `pthread_exit` in one.
+// One word says how: `return` from main, `exit` in a fiber, `pthread_exit` in one, or `pthread_cancel` of the
+// thread that runs one.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,6 +17,8 @@
 #define STATUS 7
 static atomic_int begun;
 static int ends[2];
+static pthread_t thread;
+static atomic_int waits;
 
 static void *parks(void *argument) {
     begun++;
@@ -50,6 +53,10 @@ static void *leaves(void *word) {
         wakeful_fiber_yield();
     if (!strcmp(word, "exit"))
         exit(STATUS);
+    thread = pthread_self();
+    waits = 1;
+    while (!strcmp(word, "pthread_cancel"))
+        pause();
     pthread_exit(NULL);
 }
 
@@ -73,6 +80,10 @@ int main(int count, char **words) {
     wakeful_fiber fiber;
     wakeful_fiber_attributes attributes = { .name = "leaver" };
     CHECK(wakeful_fiber_spawn(&fiber, &attributes, leaves, words[1]) == 0);
+    while (!strcmp(words[1], "pthread_cancel") && !waits)
+        usleep(100);
+    if (waits && !strcmp(words[1], "pthread_cancel"))
+        CHECK(pthread_cancel(thread) == 0);
     CHECK(wakeful_fiber_join(fiber, NULL) == 0);
     return 3;
 }

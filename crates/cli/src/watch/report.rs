@@ -350,9 +350,9 @@ fn workers(outcome: &Outcome, known: &Stacks) -> Workers {
 fn mains_of_go(outcome: &Outcome, known: &Stacks) -> HashSet<String> {
     let is_goroutine =
         |stack: &Stack| known[stack].iter().any(|frame| frame.function.as_deref() == Some("runtime.goexit"));
-    let is_one = |pool: &str, stack: &Stack| pool.ends_with(MAIN) && is_goroutine(stack);
-    let sites = outcome.sites.keys().filter(|site| is_one(&site.pool, &site.stack));
-    sites.map(|site| site.pool.clone()).collect()
+    // The first thread itself may have been seen between two goroutines only.
+    let sites = outcome.sites.keys().filter(|site| is_goroutine(&site.stack));
+    sites.map(|site| format!("{}{MAIN}", site.pool.trim_end_matches(MAIN))).collect()
 }
 
 fn frames(symbols: &mut Symbols, stack: &Stack) -> Vec<Frame> {
@@ -422,16 +422,13 @@ fn own(frames: &[Frame], call: &str) -> usize {
                 .as_deref()
                 .is_some_and(|name| name == call || WRAPPERS.contains(&name) || is_of(name, these))
     };
-    // The loop of libuv's threads.
-    let is_loop = |frame: &Frame| {
-        frame.function.as_deref() == Some("worker")
-            && frame.short_line().is_none_or(|line| line.starts_with("src/threadpool.c"))
+    let is_library = |frame: &Frame| {
+        frame.module.starts_with("libuv") || frame.function.as_deref().is_some_and(|name| is_of(name, POOLS))
     };
-    let is_pools = |frame: &Frame| {
-        frame.module.starts_with("libuv")
-            || frame.function.as_deref().is_some_and(|name| is_of(name, POOLS))
-            || is_loop(frame)
-    };
+    // The loop of libuv's threads, which calls such functions alone.
+    let calls_libuv = frames.iter().any(is_library);
+    let is_pools =
+        |frame: &Frame| is_library(frame) || calls_libuv && frame.function.as_deref() == Some("worker");
     let outside = |frame: &Frame| !is_known(frame, LANGUAGES);
     let own = frames.iter().position(|frame| outside(frame) && !is_pools(frame));
     own.or_else(|| frames.iter().position(outside)).unwrap_or(0)
@@ -489,6 +486,6 @@ mod tests {
         assert_eq!(own_of(&go), 2);
         // What JavaScript asked for is on no stack.
         assert_eq!(own_of(&["read", "uv__fs_read", "uv__fs_work", "worker", "start_thread"]), 1);
-        assert_eq!(own_of(&["read", "worker", "main"]), 2);
+        assert_eq!(own_of(&["read", "worker", "main"]), 1);
     }
 }
