@@ -156,8 +156,8 @@ pub fn current() -> *mut Fiber {
 }
 
 /// By a kernel thread that ends. A carrier does so only if a fiber ends it, or if it is cancelled, and what
-/// is pinned there would wait for ever. In a forked child what is left of a fiber is a thread as any other, and
-/// may end.
+/// is pinned there would wait for ever. In a forked child what is left of a fiber is a thread as any other,
+/// and may end.
 pub fn left() {
     const WHAT: &[u8] = b"has ended its kernel thread (pthread_exit, pthread_cancel): return instead";
 
