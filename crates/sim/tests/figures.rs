@@ -93,8 +93,8 @@ macro_rules! claims {
 }
 
 claims! {
-    tr13: 0.25, ["Preventing preemption in the critical section does not help"], [];
-    tr14: 1.0, [], [];
+    tr13: 0.25, ["Preventing preemption in the critical section helps"], [];
+    tr14: 1.0, ["Smart-Q is still"], ["Smart-Q is still"];
     tr15: 0.25, [], [];
     tr16: 1.0, ["Native-np is"], ["Native-np is"];
     tr17: 1.0, [], [];
@@ -116,7 +116,7 @@ claims! {
         ["Informing locks", "They execute up to 348", "They execute up to 8", "On a dedicated",
             "Informing locks execute on average 177", "Informing locks execute on average 5.2"],
         ["Informing locks", "They execute up to 8", "On a dedicated",
-            "Informing locks execute on average 5.2"];
+            "Informing locks execute on average 5.2", "At degree 2"];
     icppmb: 0.3, ["Informing barriers outperform"], [];
     icpp2c: 1.0,
         ["Cholesky is faster", "Cholesky performs up to 20", "Cholesky performs on average 11"],

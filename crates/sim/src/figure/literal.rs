@@ -12,7 +12,6 @@ const LITERAL: &[(&str, &str, Bound)] = &[
     ("tr14", "Queue-HS has a high, steady level", AtMost(0.667)),
     ("tr14", "Ticket-np is the best lock", AtMost(1.0)),
     ("tr14", "Native-np provides the best", AtMost(1.0)),
-    ("tr14", "Smart-Q is still slower", AtLeast(1.0)),
     ("tr15", "More processors do not affect", AtMost(1.0)),
     ("tr16", "Native-np is roughly twice", AtLeast(2.0)),
     ("tr16", "Among the all-software locks", AtMost(1.0)),

@@ -85,6 +85,8 @@ pub enum Bound {
     AtMost(f64),
     /// So much or more.
     AtLeast(f64),
+    /// From the one to the other.
+    Between(f64, f64),
 }
 
 impl std::fmt::Display for Bound {
@@ -92,7 +94,20 @@ impl std::fmt::Display for Bound {
         match self {
             Self::AtMost(bound) => write!(f, "at most {bound}"),
             Self::AtLeast(bound) => write!(f, "at least {bound}"),
+            Self::Between(least, most) => write!(f, "{least} to {most}"),
         }
+    }
+}
+
+impl Bound {
+    /// Whether a number is within it.
+    pub(crate) fn allows(self, number: f64) -> bool {
+        number.is_finite()
+            && match self {
+                Self::AtMost(most) => number <= most,
+                Self::AtLeast(least) => number >= least,
+                Self::Between(least, most) => (least..=most).contains(&number),
+            }
     }
 }
 
@@ -251,17 +266,14 @@ impl Figure {
     pub fn verdicts(&self, data: &Data) -> Vec<Verdict> {
         let of = |claim: &Claim| {
             let number = (claim.number)(data);
-            let holds = match claim.bound {
-                Bound::AtMost(bound) => number <= bound,
-                Bound::AtLeast(bound) => number >= bound,
-            };
+            let holds = claim.bound.allows(number);
             Verdict {
                 claim: claim.words,
                 source: claim.source,
                 measure: claim.measure,
                 number: number.is_finite().then_some(number),
                 bound: claim.bound.to_string(),
-                holds: number.is_finite() && holds,
+                holds,
                 note: if holds { "" } else { claim.note },
             }
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! More sentences of the TR about one figure: orders that the text mentions in passing.
 
-use super::Bound::{AtLeast, AtMost};
+use super::Bound::{AtLeast, AtMost, Between};
 use super::{Claim, Data};
 
 pub(super) const TR52: &str = "TR 1994, section 5.2";
@@ -21,52 +21,43 @@ fn queue_by_np(data: &Data) -> f64 {
 }
 
 /// Of figure 13.
-pub(super) const QUEUE_NP_HELPS: Claim = Claim {
-    words: "Preventing preemption in the critical section helps Queue a little",
-    source: TR52,
-    measure: "Queue by Queue-np, geometric mean of levels 2 and 3",
-    number: queue_by_np,
-    note: "",
-    bound: AtLeast(1.0),
-};
-
-/// The paper has no number for it: less than twice.
-pub(super) const QUEUE_NP_NOT_MUCH: Claim = Claim {
-    words: "Preventing preemption in the critical section does not help Queue much",
+/// "Helps a little, but not much". The paper has no number for it: less than twice is our reading.
+pub(super) const QUEUE_NP: Claim = Claim {
+    words: "Preventing preemption in the critical section helps Queue a little, but not much",
     source: TR52,
     measure: "Queue by Queue-np, geometric mean of levels 2 and 3",
     number: queue_by_np,
     note: "Nearly all that both lose is to preempted waiters (wakeful sim lost): how often one is handed the \
         lock is chance, and few quanta decide it",
-    bound: AtMost(2.0),
+    bound: Between(1.0, 2.0),
 };
 
-/// Of figure 14: slower, and only a little.
-pub(super) const SMART_Q: [Claim; 2] = [
-    Claim {
-        words: "Smart-Q is still slower than TAS-B-np",
-        source: TR52,
-        measure: "Smart-Q by TAS-B-np, at levels 2 and 3, the smaller; 5 % faster is allowed",
-        number: |data| data.least(&["smart-q"], &["tas-b-np"], SHARED),
-        note: "",
-        bound: AtLeast(0.95),
-    },
-    Claim {
-        words: "Smart-Q is only a little slower than TAS-B-np",
-        source: TR52,
-        measure: "Smart-Q by TAS-B-np, at levels 2 and 3, the larger",
-        number: |data| data.worst(&["smart-q"], &["tas-b-np"], SHARED),
-        note: "",
-        bound: AtMost(1.25),
-    },
-];
-
-/// Of figure 28.
-pub(super) const COM_TREE: Claim = Claim {
-    words: "Even Com-tree performs quite badly in the presence of multiprogramming",
-    source: TR54,
-    measure: "Com-tree by Scal-SC, at 16 to 57 processors, the smallest",
-    number: |data| data.least(&["com-tree"], &["scal-sc"], &[16.0, 32.0, 48.0, 57.0]),
-    note: "",
-    bound: AtLeast(2.0),
+/// Of figure 14. How little is in the docs: the larger of the two is within 1 %.
+pub(super) const SMART_Q: Claim = Claim {
+    words: "Smart-Q is still a little slower than TAS-B-np",
+    source: TR52,
+    measure: "Smart-Q by TAS-B-np, at levels 2 and 3, the smaller",
+    number: |data| data.least(&["smart-q"], &["tas-b-np"], SHARED),
+    note: "There is no difference here: at level 2 the lock is busy half of the time, so np locks are near \
+        the work alone",
+    bound: AtLeast(1.0),
 };
+
+/// Why the claims of figures 17, 19 and 20 fail, where they do.
+pub(super) const CHANCE: &str = "Of seeds 1 to 20 it fails on one, by 1.117";
+pub(super) const GRAIN_SGI: &str = "In part the grain: at level 1 all processors are as fast as one. With \
+    small=512 (what_if) it is 1.09 and 1.18 on two seeds, but then queueing is no disaster";
+pub(super) const GRAIN_KSR: &str = "The grain: at level 1 all processors are as fast as one. With small=512 \
+    size=2 (what_if) it is 1.00 (0.85 to 1.35, ten seeds), and queueing stays disastrous";
+
+/// Of figures 17 and 19, each with its own note.
+pub(super) const fn match_on_sgi(note: &'static str) -> Claim {
+    Claim {
+        words: "Ticket-np and Smart-Q match TAS-B-np and Native-np on the SGI",
+        source: TR52,
+        measure: "slower of the two by faster of those two",
+        number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np", "hardware-np"], &[2.0]),
+        note,
+        bound: AtMost(1.1),
+    }
+}

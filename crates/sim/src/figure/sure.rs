@@ -179,14 +179,6 @@ pub struct Sure {
     pub used: Option<Share>,
 }
 
-fn holds(bound: Bound, number: f64) -> bool {
-    number.is_finite()
-        && match bound {
-            Bound::AtMost(most) => number <= most,
-            Bound::AtLeast(least) => number >= least,
-        }
-}
-
 /// A sample of a figure: what was drawn, and what came out.
 pub type Sampled = (Vec<Draw>, Data);
 
@@ -220,7 +212,7 @@ impl Figure {
 fn of_claim(figure: &Figure, claim: &Claim, samples: &[Sampled]) -> Sure {
     let numbers: Vec<f64> = samples.iter().map(|(_, data)| (claim.number)(data)).collect();
     let share = |bound: Bound| {
-        let verdicts: Vec<bool> = numbers.iter().map(|&number| holds(bound, number)).collect();
+        let verdicts: Vec<bool> = numbers.iter().map(|&number| bound.allows(number)).collect();
         Share {
             bound: bound.to_string(),
             holds: verdicts.iter().filter(|&&it| it).count(),

@@ -177,7 +177,6 @@ const REMOTE: &str = "RW-Smart-Q moves several lines, of up to 30 us each, aroun
      long it is 1.2, but then RW-TAS-B does not improve with the level";
 const REPARTITIONED: &str = "C-sched is as fast as blocking here: at each repartition some members spin by \
      the number before, for a quantum of 30 ms, which is what it gains in the 80 ms until the next";
-const GRAIN: &str = "At level 1 all processors are as fast as one; with small=512 (what_if) it is 0.9 to 1.2";
 
 const REST: &[&str] = &["tas-b", "tas-b-np", "queue-hs", "smart-q", "ticket-np", "hardware", "hardware-np"];
 const PASS_OVER: &[&str] = &["queue-hs", "smart-q", "ticket-np"];
@@ -232,8 +231,7 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtMost(1.05),
             },
-            sentences::QUEUE_NP_HELPS,
-            sentences::QUEUE_NP_NOT_MUCH,
+            sentences::QUEUE_NP,
         ],
     },
     Figure {
@@ -305,8 +303,7 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtLeast(1.5),
             },
-            sentences::SMART_Q[0],
-            sentences::SMART_Q[1],
+            sentences::SMART_Q,
         ],
     },
     Figure {
@@ -411,7 +408,7 @@ pub const FIGURES: &[Figure] = &[
         limit_ms: 20_000.0,
         build: |machine, lock, level, columns| cholesky(machine, lock, level, columns, 4),
         scale: whole,
-        claims: APP_CLAIMS_SGI,
+        claims: &[DISASTROUS, sentences::match_on_sgi(sentences::CHANCE)],
     },
     Figure {
         name: "tr18",
@@ -425,7 +422,7 @@ pub const FIGURES: &[Figure] = &[
         limit_ms: 20_000.0,
         build: |machine, lock, level, columns| cholesky(machine, lock, level, columns, 8),
         scale: whole,
-        claims: &[APP_CLAIMS_SGI[0]],
+        claims: &[DISASTROUS],
     },
     Figure {
         name: "tr19",
@@ -439,7 +436,7 @@ pub const FIGURES: &[Figure] = &[
         limit_ms: 20_000.0,
         build: quicksort,
         scale: whole,
-        claims: APP_CLAIMS_SGI,
+        claims: &[DISASTROUS, sentences::match_on_sgi(sentences::GRAIN_SGI)],
     },
     Figure {
         name: "tr20",
@@ -454,13 +451,13 @@ pub const FIGURES: &[Figure] = &[
         build: quicksort,
         scale: whole,
         claims: &[
-            APP_CLAIMS_SGI[0],
+            DISASTROUS,
             Claim {
                 words: "Ticket-np and Smart-Q outperform TAS-B-np in Quicksort on the KSR",
                 source: TR52,
                 measure: "slower of the two by TAS-B-np",
                 number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np"], &[2.0]),
-                note: GRAIN,
+                note: sentences::GRAIN_KSR,
                 bound: AtMost(1.0),
             },
         ],
@@ -698,7 +695,6 @@ pub const FIGURES: &[Figure] = &[
                 note: "",
                 bound: AtLeast(5.0),
             },
-            sentences::COM_TREE,
         ],
     },
     Figure {
@@ -804,24 +800,14 @@ pub const FIGURES: &[Figure] = &[
     },
 ];
 
-const APP_CLAIMS_SGI: &[Claim] = &[
-    Claim {
-        words: "Queueing preemptable processes without regard to the scheduler is disastrous",
-        source: TR52,
-        measure: "faster of Queue and Ticket by slowest of Queue-HS, Smart-Q, Ticket-np",
-        number: |data| data.least(&["queue", "ticket-spin"], PASS_OVER, &[2.0]),
-        note: "",
-        bound: AtLeast(2.0),
-    },
-    Claim {
-        words: "Ticket-np and Smart-Q match TAS-B-np and Native-np on the SGI",
-        source: TR52,
-        measure: "slower of the two by faster of those two",
-        number: |data| data.worst(&["ticket-np", "smart-q"], &["tas-b-np", "hardware-np"], &[2.0]),
-        note: GRAIN,
-        bound: AtMost(1.1),
-    },
-];
+const DISASTROUS: Claim = Claim {
+    words: "Queueing preemptable processes without regard to the scheduler is disastrous",
+    source: TR52,
+    measure: "faster of Queue and Ticket by slowest of Queue-HS, Smart-Q, Ticket-np",
+    number: |data| data.least(&["queue", "ticket-spin"], PASS_OVER, &[2.0]),
+    note: "",
+    bound: AtLeast(2.0),
+};
 
 const RW_OTHERS: &[&str] = &["rw-tas-b", "rw-tas-b-np", "rw-queue", "rw-smart-q", "rw-hardware"];
 const RW_OTHERS_SGI: &[&str] = &["rw-tas-b", "rw-queue", "rw-smart-q"];

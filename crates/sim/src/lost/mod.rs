@@ -36,16 +36,16 @@ fn ms<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
 /// Waiting for a lock or at a barrier, by what for; in ps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waited {
-    /// For a holder without a processor; at a barrier, for somebody who has not come and has none.
+    /// For a holder without a processor. At a barrier: anybody who has not come has none.
     #[serde(rename = "holder_preempted_ms", serialize_with = "ms")]
     pub holder_preempted: Time,
-    /// For a waiter without a processor, to whom the lock goes next.
+    /// For a waiter without a processor, to whom the lock goes next. At a barrier: anybody inside has none.
     #[serde(rename = "waiter_preempted_ms", serialize_with = "ms")]
     pub waiter_preempted: Time,
     /// For a holder that runs or sleeps.
     #[serde(rename = "holder_runs_ms", serialize_with = "ms")]
     pub holder_runs: Time,
-    /// For nobody: the lock is passed on, or taken.
+    /// For nobody: the lock is passed on, or taken, perhaps by a sleeper. What is open at the end, too.
     #[serde(rename = "hand_over_ms", serialize_with = "ms")]
     pub hand_over: Time,
 }
