@@ -104,7 +104,7 @@ impl Image {
     pub fn address_behind(&self, offset: u64, behind: u64) -> Option<u64> {
         let is_its = |one: &&Segment| {
             let start = one.offset & !(PAGE - 1);
-            one.is_code && offset >= start && offset - start < one.bytes + (one.offset - start)
+            one.is_code && offset >= start && offset - start < one.bytes.saturating_add(one.offset - start)
         };
         let code = self.segments.iter().find(is_its)?;
         let address = code.address.wrapping_add(offset).wrapping_sub(code.offset).wrapping_add(behind);

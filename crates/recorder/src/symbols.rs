@@ -64,6 +64,8 @@ pub struct Symbols {
     began: SystemTime,
     files: HashMap<Arc<File>, Option<Known>>,
     data: HashMap<Arc<File>, Option<(Image, Listed)>>,
+    /// To read one name, the file's tables are parsed.
+    variables: HashMap<(Arc<File>, u64), Option<Variable>>,
     made: Made,
 }
 
@@ -88,7 +90,8 @@ const C_LIBRARY: [&str; 4] = ["libc.so.", "libc-2.", "ld-linux", "libpthread"];
 impl Symbols {
     /// Files that are newer may be others than those that were mapped.
     pub fn new(began: SystemTime) -> Self {
-        Self { began, files: HashMap::new(), data: HashMap::new(), made: Made::default() }
+        let (files, data, variables) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { began, files, data, variables, made: Made::default() }
     }
 
     /// Names also what these processes have made while they ran, if they tell it (`/tmp/perf-PID.map`).
@@ -144,7 +147,8 @@ impl Symbols {
 impl Symbols {
     /// The variable that lies there. None in memory that no file has, and in a file without symbols.
     pub fn variable(&mut self, near: &Near) -> Option<Variable> {
-        let file = near.code.file.as_ref().filter(|file| !file.is_memory())?;
+        // "[vdso]" and the like are no files.
+        let file = near.code.file.as_ref().filter(|file| file.path().is_absolute() && !file.is_memory())?;
         let began = self.began;
         let open = || {
             let image = file.open(began).and_then(Image::without_frames)?;
@@ -155,10 +159,13 @@ impl Symbols {
         };
         let (image, listed) = self.data.entry(file.clone()).or_insert_with(open).as_ref()?;
         let address = image.address_behind(near.code.offset, near.behind)?;
-        let (name, offset) = listed.name(address)?;
-        let name = without_hash(&demangled(&name));
-        let build_id = image.build_id.clone();
-        Some(Variable { name, offset, module: file.name(), address, build_id })
+        let look_up = || {
+            let (name, offset) = listed.name(address)?;
+            let name = without_hash(&demangled(&name));
+            let build_id = image.build_id.clone();
+            Some(Variable { name, offset, module: file.name(), address, build_id })
+        };
+        self.variables.entry((file.clone(), address)).or_insert_with(look_up).clone()
     }
 
     /// Code that no file has.
