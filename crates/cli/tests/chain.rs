@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 mod profiled;
 
-use profiled::{compile_by, folder, may_record, one, profiled, was_alone};
+use profiled::{compile_by, folder, may_record, number, one, profiled};
+use serde_json::Value;
 
 fn compile(folder: &Path, options: &[&str]) -> PathBuf {
     compile_by("cc", folder, "profiled.c", options)
@@ -34,9 +35,15 @@ fn whoever_is_behind_a_wait_is_told() {
     assert!(words.contains(" The longest wait there: `"), "{words}");
     assert!(words.contains(" for `deep` (") && words.contains("which had no processor for"), "{words}");
     // Where other programs want the processors, one of them may have had that one.
-    if was_alone(&records) || !deep["behind"].is_null() {
+    if is_quiet(&records) || !deep["behind"].is_null() {
         assert_eq!(deep["behind"]["name"], "burner", "{first:#}");
     }
+}
+
+/// Did other programs have next to nothing? Six threads share one processor, so that they are ready for long.
+fn is_quiet(records: &[Value]) -> bool {
+    let all = one(records, "profile");
+    all["foreign_ns"].as_u64().is_some_and(|foreign_ns| foreign_ns * 20 < number(all, "elapsed_ns"))
 }
 
 /// One lock of a table, of a program that lies where it was linked to.

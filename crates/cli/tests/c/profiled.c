@@ -631,9 +631,9 @@ static void *chained(void *number)
 	pthread_setname_np(pthread_self(), names[own]);
 	for (int i = 0; i < turns; i++) {
 		pthread_barrier_wait(&barrier);
-		begins(2 * i + own);
+		begins(3 * i + own);
 		if (own == 2) {
-			usleep(2000);
+			begun = 3 * i + 3;
 			take_first();
 			pthread_mutex_unlock(links);
 			continue;
@@ -642,11 +642,14 @@ static void *chained(void *number)
 			take_first();
 		else
 			take_second();
-		begun = 2 * i + own + 1;
+		begun = 3 * i + own + 1;
 		if (own == 1) {
 			take_second();
 			pthread_mutex_unlock(links);
 		} else {
+			// Both others have come, or are about to.
+			begins(3 * i + 3);
+			usleep(1000);
 			work(20000);
 		}
 		pthread_mutex_unlock(links + 1);
