@@ -6,6 +6,13 @@ use serde::Serialize;
 
 use super::names::{Names, kind};
 use crate::format::{ns, percent};
+use crate::recorded::cut;
+
+/// BOUND: threads of one chain that a sentence has, and letters of a lock's name; `--json` has all.
+const MOST_LINKS: usize = 3;
+pub const NAME: usize = 40;
+/// BOUND: from this part on, in percent, it is all of it.
+const ALL: u64 = 90;
 
 /// The longest wait for a lock, or at a barrier.
 #[derive(Clone, Serialize)]
@@ -50,7 +57,8 @@ pub struct Chained {
     pub did: &'static str,
     pub running_ns: u64,
     pub preempted_ns: u64,
-    /// Of that: another thread of the program had taken the processor; and which of them had it for longest.
+    /// Of that: another thread of the program had taken the processor; and which took it, mostly. Others may
+    /// have had it from that one.
     pub behind_own_ns: u64,
     pub behind: Option<Behind>,
     pub blocked_ns: u64,
@@ -63,7 +71,6 @@ pub struct Chained {
 pub struct Behind {
     pub thread: u32,
     pub name: String,
-    pub ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -81,7 +88,7 @@ impl Chained {
         let waited = link.waited.map(|(key, site, ns)| Waited {
             kind: kind(key.class),
             lock: names.variable(profile, key).map(|variable| variable.label()),
-            place: names.of(profile, key, site).0.label(),
+            place: names.of(profile, key, site).0.said(),
             ns,
         });
         let Split { running_ns, preempted_ns, behind_own_ns, blocked_ns, unknown_ns } = link.did;
@@ -101,7 +108,7 @@ impl Chained {
             running_ns,
             preempted_ns,
             behind_own_ns,
-            behind: link.behind.map(|(thread, ns)| Behind { thread, name: name(thread), ns }),
+            behind: link.behind.map(|thread| Behind { thread, name: name(thread) }),
             blocked_ns,
             unknown_ns,
             waited,
@@ -113,29 +120,34 @@ impl Chained {
     }
 
     /// What it did, as "which ...".
-    fn words(&self) -> String {
-        match (self.did, &self.waited, &self.behind) {
-            ("waiting", Some(waited), _) => {
-                let lock = waited.lock.as_ref().map_or(String::new(), |lock| format!(" `{lock}`"));
-                format!(
-                    "waited itself for {} at the {}{lock} in {}",
-                    ns(waited.ns),
-                    waited.kind,
-                    waited.place
-                )
+    fn words(&self, is_throttled: bool) -> String {
+        match (self.did, &self.waited) {
+            ("waiting", Some(waited)) => {
+                let lock =
+                    waited.lock.as_ref().map_or(String::new(), |lock| format!(" `{}`", cut(lock, NAME)));
+                let (length, kind) = (ns(waited.ns), waited.kind);
+                format!("waited itself for {length} at the {kind}{lock} in {}", waited.place)
             }
-            ("preempted", _, Some(behind)) if self.behind_own_ns * 2 > self.preempted_ns => {
-                let by = thread(&behind.name, behind.thread);
-                let is_alone = behind.ns * 10 >= self.preempted_ns * 9;
-                let others = if is_alone { "" } else { " and other threads of the program" };
-                format!("had no processor for {}: {by}{others} had it", ns(self.preempted_ns))
+            ("preempted", _) => {
+                let quota = if is_throttled { ", or the quota stopped it" } else { "" };
+                format!("had no processor for {}: {} had it{quota}", ns(self.preempted_ns), self.whose())
             }
-            ("preempted", ..) => {
-                format!("had no processor for {}: another program had it", ns(self.preempted_ns))
-            }
-            ("blocked", ..) => format!("was blocked for {}", ns(self.blocked_ns)),
-            ("running", ..) => format!("ran for {}", ns(self.running_ns)),
+            ("blocked", _) => format!("was blocked for {}", ns(self.blocked_ns)),
+            ("running", _) => format!("ran for {}", ns(self.running_ns)),
             _ => "did what nobody knows".into(),
+        }
+    }
+
+    /// Who had its processor. One thread of the program may leave it to the next, and nobody says that.
+    fn whose(&self) -> String {
+        let own = self.behind_own_ns * 100 / self.preempted_ns.max(1);
+        let mostly = if (100 - ALL..ALL).contains(&own) { "mostly " } else { "" };
+        match &self.behind {
+            Some(first) if own > 50 => {
+                format!("{mostly}threads of the program, {} first,", thread(&first.name, first.thread))
+            }
+            _ if own > 50 => format!("{mostly}threads of the program"),
+            _ => format!("{mostly}another program"),
         }
     }
 }
@@ -146,7 +158,7 @@ pub fn thread(name: &str, number: u32) -> String {
 }
 
 /// The longest wait, if what is behind it says more than that a thread had the lock and worked.
-pub fn words(longest: &LongestWait) -> Option<String> {
+pub fn words(longest: &LongestWait, is_throttled: bool) -> Option<String> {
     let first = longest.chain.first().filter(|first| !matches!(first.did, "running" | "unknown"))?;
     if first.total_ns() * 2 < longest.length_ns {
         return None;
@@ -157,14 +169,72 @@ pub fn words(longest: &LongestWait) -> Option<String> {
         ns(longest.length_ns),
         percent(first.total_ns() as f64 / longest.length_ns.max(1) as f64),
         thread(&first.name, first.thread),
-        first.words()
+        first.words(is_throttled)
     );
-    for pair in longest.chain.windows(2) {
+    for pair in longest.chain.windows(2).take(MOST_LINKS - 1) {
         let (before, link) = (&pair[0], &pair[1]);
         if before.did != "waiting" {
             break;
         }
-        words += &format!(", for {}, which {}", thread(&link.name, link.thread), link.words());
+        words += &format!(", for {}, which {}", thread(&link.name, link.thread), link.words(is_throttled));
     }
     Some(words + ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(thread: u32, did: &'static str, preempted_ns: u64, behind_own_ns: u64) -> Chained {
+        let behind = (behind_own_ns > 0).then(|| Behind { thread: 7, name: "burner".into() });
+        let waited = (did == "waiting").then(|| Waited {
+            kind: "mutex",
+            lock: Some("a".repeat(90)),
+            place: "f".into(),
+            ns: 1_000,
+        });
+        let (name, blocked_ns) = (String::new(), 1_000 - preempted_ns);
+        let (running_ns, unknown_ns) = (0, 0);
+        Chained {
+            thread,
+            name,
+            did,
+            running_ns,
+            preempted_ns,
+            behind_own_ns,
+            behind,
+            blocked_ns,
+            unknown_ns,
+            waited,
+        }
+    }
+
+    #[test]
+    fn who_had_the_processor_is_said_as_far_as_it_is_known() {
+        let whose = |own_ns| link(1, "preempted", 1_000, own_ns).whose();
+        assert_eq!(whose(950), "threads of the program, `burner` (7) first,");
+        assert_eq!(whose(600), "mostly threads of the program, `burner` (7) first,");
+        assert_eq!([whose(500), whose(0)], ["mostly another program", "another program"]);
+        let words = link(1, "preempted", 1_000, 0).words(true);
+        assert_eq!(words, "had no processor for 1.00us: another program had it, or the quota stopped it");
+    }
+
+    #[test]
+    fn a_long_chain_is_told_in_part() {
+        let chain = (1..=6).map(|thread| link(thread, "waiting", 0, 0)).collect();
+        let whom = (None, String::new());
+        let longest = LongestWait {
+            thread: 9,
+            name: String::new(),
+            length_ns: 1_000,
+            turns: 0,
+            whom: whom.0,
+            whom_name: whom.1,
+            whom_ns: 1_000,
+            chain,
+        };
+        let words = words(&longest, false).unwrap();
+        assert!(words.contains("thread 3, which") && !words.contains("thread 4"), "{words}");
+        assert!(words.contains(&format!("`{}..`", "a".repeat(NAME - 2))), "{words}");
+    }
 }

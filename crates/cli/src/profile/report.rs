@@ -13,12 +13,12 @@ use recorder::profile::{Class, Key, Object, Profile, Region, Shares, Sum, Wait};
 use recorder::symbols::Variable;
 use serde::Serialize;
 
-use super::chain::LongestWait;
+use super::chain::{LongestWait, NAME};
 use super::names::{Names, Site, kind};
 use super::summary::Summary;
 use super::verdict::{self, Verdict};
 use crate::format::{ns, percent, whole};
-use crate::recorded::{Called, called, halted, line, signal};
+use crate::recorded::{Called, called, cut, halted, line, signal};
 
 /// Everything.
 pub struct Report {
@@ -103,8 +103,12 @@ pub struct Lock {
 /// How often a lock was taken, or those of a row, as far as it was seen. Of other things than locks nothing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Turned {
-    /// Until the last event at each, also where nobody waited; None where nobody counts that.
+    /// Until the last event at each, also where nobody waited, of those where somebody counts that; None if
+    /// nobody does.
     pub taken: Option<u64>,
+    /// Locks that were seen to be taken, and where nobody counts it.
+    #[serde(skip)]
+    uncounted: u64,
     /// While somebody waited; and of that by another thread than before, and on another processor.
     pub taken_while_waited: u64,
     pub taken_by_another: u64,
@@ -121,6 +125,7 @@ impl Turned {
         let turns = object.turns;
         Self {
             taken: (turns.taken > 0).then_some(turns.taken),
+            uncounted: u64::from(turns.taken == 0 && turns.while_waited > 0),
             taken_while_waited: turns.while_waited,
             taken_by_another: turns.by_another,
             taken_elsewhere: turns.elsewhere,
@@ -128,33 +133,38 @@ impl Turned {
         }
     }
 
-    /// Together with those of another one; `is_first`: this one is nothing yet.
-    fn add(&mut self, other: &Self, is_first: bool) {
+    /// Together with those of another one.
+    fn add(&mut self, other: &Self) {
         self.taken = match (self.taken, other.taken) {
-            (None, taken) if is_first => taken,
-            (one, other) => one.zip(other).map(|(one, other)| one + other),
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
         };
+        self.uncounted += other.uncounted;
         self.taken_while_waited += other.taken_while_waited;
         self.taken_by_another += other.taken_by_another;
         self.taken_elsewhere += other.taken_elsewhere;
         self.inside_ns += other.inside_ns;
     }
 
-    /// In a sentence or two; `knows`: on which processor threads were.
+    /// In a sentence or two; `knows`: on which processor threads were. Where nobody counts, a thread that
+    /// takes its lock again and again is seen once, and so no share or average is known.
     pub fn words(&self, knows: bool) -> Option<String> {
         if self.taken_while_waited == 0 {
             return None;
         }
+        let seen = whole(self.taken_while_waited);
+        let Some(taken) = self.taken.filter(|_| self.uncounted == 0) else {
+            return Some(format!("While others waited: taken at least {seen} times."));
+        };
         let part = |count: u64| percent(count as f64 / self.taken_while_waited as f64);
-        let taken = self.taken.map_or(String::new(), |taken| format!("Taken {} times. ", whole(taken)));
         let elsewhere = match knows {
             true => format!(", {} on another processor", part(self.taken_elsewhere)),
             false => String::new(),
         };
         Some(format!(
-            "{taken}While others waited: {} times, {} inside on average, {} by another thread than \
-             before{elsewhere}.",
-            whole(self.taken_while_waited),
+            "Taken {} times. While others waited: {seen} times, {} inside on average, {} by another thread \
+             than before{elsewhere}.",
+            whole(taken),
             ns(self.inside_ns / self.taken_while_waited),
             part(self.taken_by_another)
         ))
@@ -491,10 +501,11 @@ fn with_untold(rows: &[Row], regions: &[RegionRow]) -> Vec<Row> {
 /// Objects that threads wait at from the same place, mostly, are one row: a program may have thousands.
 fn rows(profile: &Profile, names: &mut Names) -> Vec<Row> {
     let mut rows: BTreeMap<(Class, String), Gathered> = BTreeMap::new();
-    for (key, object) in &profile.objects {
-        if object.waits.count == 0 {
-            continue;
-        }
+    let mut objects: Vec<(&Key, &Object)> = profile.objects.iter().collect();
+    objects.retain(|(_, object)| object.waits.count > 0);
+    // So those come first that a row names.
+    objects.sort_by_key(|(key, object)| (std::cmp::Reverse(object.waits.total_ns), key.image, key.object));
+    for (key, object) in objects {
         let mut sites: Vec<(u32, Sum)> = object.sites.iter().map(|(site, sum)| (*site, *sum)).collect();
         sites.sort_by_key(|(site, sum)| (std::cmp::Reverse(sum.total_ns), *site));
         let mut named = Vec::new();
@@ -573,7 +584,7 @@ impl Row {
     /// What it is, with its name if it is one alone.
     pub fn named(&self) -> String {
         match &self.name {
-            Some(name) if self.objects == 1 => format!("{} `{name}`", self.kind),
+            Some(name) if self.objects == 1 => format!("{} `{}`", self.kind, cut(name, NAME)),
             _ => self.kind.into(),
         }
     }
@@ -627,8 +638,7 @@ impl Gathered {
     /// Keeps those that most of the time was for, the longest first. There may be thousands, so that only
     /// those are named.
     fn lock(&mut self, key: Key, object: &Object, name: impl FnOnce(Key) -> Option<Variable>) {
-        let is_first = self.row.locks.is_empty();
-        self.row.turns.add(&Turned::of(key, object), is_first);
+        self.row.turns.add(&Turned::of(key, object));
         let locks = &mut self.row.locks;
         let order = |lock: &Lock| (std::cmp::Reverse(lock.waited_ns), lock.object);
         let own = (std::cmp::Reverse(object.waits.total_ns), key.object);
@@ -691,6 +701,19 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_have_shares_where_somebody_counts_them_alone() {
+        let counted = Turned { taken: Some(90), taken_while_waited: 10, ..Turned::default() };
+        let seen = Turned { uncounted: 1, taken_while_waited: 2, ..Turned::default() };
+        let mut both = Turned::default();
+        [&seen, &counted].into_iter().for_each(|one| both.add(one));
+        assert_eq!((both.taken, both.taken_while_waited), (Some(90), 12));
+        assert_eq!(both.words(true).unwrap(), "While others waited: taken at least 12 times.");
+        let words = counted.words(false).unwrap();
+        assert!(words.starts_with("Taken 90 times. While others waited: 10 times, "), "{words}");
+        assert_eq!(Turned::default().words(true), None);
+    }
 
     #[test]
     fn regions_that_were_not_told_wait_as_the_others_did() {

@@ -7,6 +7,7 @@ use launch::suggest::{WIDTH, wrap};
 use recorder::profile::Class;
 use recorder::symbols::MADE;
 
+use super::chain::NAME;
 use super::names::Site;
 use super::report::{One, RegionRow, Report, Row};
 use super::summary::Summary;
@@ -141,9 +142,11 @@ fn locks(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     let mut words = Vec::new();
     match (&row.name, row.objects) {
-        (Some(name), ..=1) => words.push(format!("named {name}")),
+        (Some(name), ..=1) => words.push(format!("named {}", cut(name, NAME))),
         (None, ..=1) => {}
-        (Some(name), many) => words.push(format!("{} different ones, above all {name}", whole(many))),
+        (Some(name), many) => {
+            words.push(format!("{} different ones, above all {}", whole(many), cut(name, NAME)));
+        }
         (None, many) => words.push(format!("{} different ones", whole(many))),
     }
     if let Some(second) = row.sites.get(1) {

@@ -13,7 +13,7 @@ pub use gain::Gain;
 use gain::{CHANGED, gains, room};
 use unseen::{elsewhere, silent, unseen};
 
-use super::chain::{self, thread};
+use super::chain::{self, LongestWait, thread};
 use super::report::{Last, Row};
 use super::summary::{Summary, counted, plural};
 use crate::format::{grouped, ns, percent};
@@ -77,12 +77,20 @@ struct Cause {
     seen: Option<String>,
     /// In which function those computed there, and how often it was seen.
     worked: Option<String>,
-    /// Who was behind the longest wait there.
-    chain: Option<String>,
+    /// The longest wait there.
+    chain: Option<LongestWait>,
     /// That is a page fault.
     is_fault: bool,
     /// The thread for which most of it was waited, at a barrier, with the time.
     last: Option<(String, u64)>,
+}
+
+impl Cause {
+    /// Who computed there, and who was behind the longest wait.
+    fn more(&self, is_throttled: bool) -> String {
+        let chain = self.chain.as_ref().and_then(|longest| chain::words(longest, is_throttled));
+        [&self.worked, &chain].map(|words| words.as_deref().unwrap_or_default()).concat()
+    }
 }
 
 /// A thread at a semaphore or a condition variable may wait for work, which is no lock's fault.
@@ -105,9 +113,8 @@ fn cause(name: &'static str, rows: &[Row], is_meant: fn(&&Row) -> bool, part: fn
     let total_ns: u64 = meant().map(part).sum();
     let last = last(name, rows).filter(|(_, its_ns)| *its_ns > total_ns / 2);
     let worked = most.filter(|_| name.ends_with("running")).and_then(worked);
-    let chain = most
-        .filter(|row| part(row) > 0 && !name.ends_with("unknown"))
-        .and_then(|row| chain::words(row.longest.as_ref()?));
+    let chain =
+        most.filter(|row| part(row) > 0 && !name.ends_with("unknown")).and_then(|row| row.longest.clone());
     let most = most.map(|row| (format!("{} in {}", row.named(), row.place.said()), part(row)));
     Cause { name, total_ns, most, is_openmp, may_spin, seen, worked, chain, is_fault, last }
 }
@@ -326,6 +333,11 @@ impl Told<'_> {
         all_ns > 0 && all_ns as f64 >= self.total_ns as f64 * MINOR
     }
 
+    /// Did a quota stop the program?
+    fn is_throttled(&self) -> bool {
+        self.summary.throttled.is_some_and(|throttled| throttled > 0)
+    }
+
     fn is_waiting(&self) -> bool {
         self.total_ns > 0 && self.total_ns as f64 >= self.all_ns as f64 * NOTHING
     }
@@ -512,7 +524,7 @@ fn waiting(cause: &Cause, share: f64, gains: &[Gain], told: &Told) -> Said {
         }
         _ => String::new(),
     };
-    let more = [&cause.worked, &cause.chain].map(|words| words.as_deref().unwrap_or_default()).concat();
+    let more = cause.more(told.is_throttled());
     let estimated = match (told.share(told.regions_ns), told.share(told.sampled_ns)) {
         (regions, _) if regions >= MINOR => {
             format!(", {} of it estimated, in OpenMP regions that were not told", percent(regions))
@@ -651,7 +663,7 @@ fn helped(cause: &str, fewer: bool, told: &Told) -> String {
 
 /// Whose thread had the processor that somebody lacked.
 fn who(cause: &str, told: &Told) -> &'static str {
-    let is_throttled = told.summary.throttled.is_some_and(|throttled| throttled > 0);
+    let is_throttled = told.is_throttled();
     match behind_own(told.rows, cause) {
         own if own >= MOSTLY => "Another thread of the program had taken the processor.",
         own if own <= 1.0 - MOSTLY && is_throttled => {

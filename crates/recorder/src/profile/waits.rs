@@ -318,6 +318,7 @@ impl Waits {
         self.has_tasks = is_end && event.class != Class::Barrier && event.number != 0;
         let has_number = matches!(event.kind, Kind::Got | Kind::Took | Kind::Released);
         self.hand.number = if has_number && event.class == Class::Mutex { event.number } else { 0 };
+        self.hand.time_ns = event.time_ns;
         let before = Shares::default();
         let mut now = Now { key, since_ns: now_ns, site, process: event.process, before, turns: 0 };
         if event.shared {
@@ -389,16 +390,7 @@ impl Waits {
         let Some(object) = self.objects.get_mut(&now.key) else { return };
         let mut length_ns = now_ns - now.since_ns;
         let mut spans = Vec::new();
-        let mut wait = Wait {
-            thread,
-            key: now.key,
-            site: now.site,
-            from_ns: now.since_ns,
-            to_ns: now_ns,
-            turns: 0,
-            shares: Shares::default(),
-            whom: [(0, 0); WHOM],
-        };
+        let mut wait = Wait::of(thread, &now, now_ns);
         match now.key.class {
             Class::Cond => {}
             class if class.is_barrier() => {
@@ -441,9 +433,11 @@ impl Waits {
         if now.key.class.is_barrier() {
             self.over.push((thread, now.key.class, wait.shares));
         }
-        let is_meant = now.key.class.is_lock() || now.key.class.is_barrier();
+        let is_meant = now.key.class.is_lock() || now.key.class.is_barrier() && !self.has_tasks;
         if is_meant && object.longest.is_none_or(|one| one.to_ns - one.from_ns < length_ns) {
-            (object.longest, object.chain) = (Some(wait), self.lately.chain(&wait, spans, history));
+            object.longest = Some(wait);
+            let chain = self.lately.chain(&wait, spans, history, |thread| self.going_on(thread, now_ns));
+            self.objects.entry(now.key).or_default().chain = chain;
         }
         self.lately.add(&wait);
         if let Some(longest) = &mut self.longest {
@@ -453,6 +447,14 @@ impl Waits {
         if now.key.class != Class::Cond {
             *self.threads.entry(thread).or_default() += length_ns;
         }
+    }
+
+    /// What the thread waits for still.
+    fn going_on(&self, thread: u32, now_ns: u64) -> Option<Wait> {
+        let now = self.waiting.get(&thread)?;
+        let mut wait = Wait::of(thread, now, now_ns);
+        self.objects.get(&now.key)?.name_holders(&mut wait);
+        Some(wait)
     }
 
     fn cond_wait(&mut self, event: &Event, now: Now, history: &History) {
@@ -600,10 +602,11 @@ impl Waits {
         *self.threads.entry(untold.thread).or_default() += untold.ns;
     }
 
-    /// Since when somebody waits at a barrier: what the last one does since then is asked for when it comes.
-    pub fn oldest_arrival_ns(&self) -> Option<u64> {
-        let at_barriers = self.waiting.values().filter(|now| now.key.class.is_barrier());
-        at_barriers.map(|now| now.since_ns).min()
+    /// Since when somebody waits at a barrier or a lock: what the last one or the holder does since then is
+    /// asked for when it comes, or when the wait is over.
+    pub fn oldest_ns(&self) -> Option<u64> {
+        let meant = |now: &&Now| now.key.class.is_barrier() || now.key.class.is_lock();
+        self.waiting.values().filter(meant).map(|now| now.since_ns).min()
     }
 }
 

@@ -214,7 +214,7 @@ fn who_never_leaves_a_barrier_has_waited_all_the_same() {
     // One of two never comes, and the process ends.
     let mut story = Story::of(Class::Barrier);
     story.event(100, 1, Kind::Arrived, 0);
-    assert_eq!(story.waits.oldest_arrival_ns(), Some(100));
+    assert_eq!(story.waits.oldest_ns(), Some(100));
     story.waits.exited(1, 160, &story.history);
     assert_eq!((story.shares(), story.waits.threads[&1]), ([0, 0, 0, 60, 0], 60));
     // The first to leave ends the process, before or after the kernel tells of the others' end.
@@ -227,7 +227,7 @@ fn who_never_leaves_a_barrier_has_waited_all_the_same() {
         }
         story.waits.finish(140, &story.history);
         assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 1 + 10], 2));
-        assert_eq!(story.waits.oldest_arrival_ns(), None);
+        assert_eq!(story.waits.oldest_ns(), None);
     }
     // One whose arrival was lost, and a barrier for one.
     story.event(200, 1, Kind::Left, 0).event(210, 1, Kind::Arrived, 0).event(220, 1, Kind::Left, 0);
@@ -298,5 +298,22 @@ fn at_a_barrier_with_tasks_only_who_is_blocked_waits() {
         story.event(300, 1, from, 0).event(310, 2, from, 0).event(320, 1, to, 0).event(330, 2, to, 0);
         assert_eq!(story.object().rounds, 2);
         assert_eq!(story.shares()[0], 10);
+    }
+}
+
+#[test]
+fn threads_that_wait_for_each_other_at_the_end_are_told() {
+    let mut story = Story::default();
+    story.switch(0, 1, What::In).switch(0, 2, What::In).event(10, 1, Kind::Wait, 2);
+    let (caller, class, object) = (4, Class::Mutex, 32);
+    let (shared, writer, number, kind) = (false, false, 1, Kind::Wait);
+    let event =
+        Event { time_ns: 20, process: 1, thread: 2, kind, class, shared, writer, number, object, caller };
+    story.waits.apply(&event, 1, 2, &story.history);
+    story.waits.finish(100_000, &story.history);
+    let other = &story.waits.objects[&Key { image: 1, object, class }];
+    for (object, behind, key) in [(story.object(), 2, 32), (other, 1, 16)] {
+        let [link] = &object.chain[..] else { panic!("{:?}", object.chain) };
+        assert_eq!((link.thread, link.waited.unwrap().0.object), (behind, key));
     }
 }

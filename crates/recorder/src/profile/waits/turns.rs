@@ -5,10 +5,6 @@
 //! also counted by whoever takes it, and an event has that number: so the turns between two events are known,
 //! of which a thread that takes its lock again and again says nothing.
 
-/// BOUND: an event that comes late has a number that is so much less. Less than that: the program has made a
-/// new mutex there.
-const LATE: u32 = 1 << 16;
-
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
@@ -20,8 +16,9 @@ pub struct Turns {
     pub by_another: u64,
     /// See `by_another`.
     pub elsewhere: u64,
-    /// The last number that an event had.
+    /// The last number that an event had, and when that was.
     number: u32,
+    numbered_ns: u64,
     /// Somebody waits since an event that had one.
     is_followed: bool,
     /// The thread that had it last, as long as somebody waits, and on which processor.
@@ -33,6 +30,8 @@ pub struct Turns {
 pub(super) struct Hand {
     /// How often the lock was taken so far; 0: nobody counts that.
     pub number: u32,
+    /// The event's own time, which may be before that of one that came earlier.
+    pub time_ns: u64,
     /// The processor that its thread has.
     pub processor: Option<u32>,
 }
@@ -45,8 +44,8 @@ impl Turns {
 
     /// A thread takes it, while somebody waits; and nobody else has it then.
     pub(super) fn took(&mut self, thread: u32, is_alone: bool, hand: Hand) {
-        let new = self.counted(hand.number);
-        self.while_waited += if self.is_followed { new } else { 1 };
+        let Some(new) = self.counted(hand) else { return };
+        self.while_waited += if self.is_followed { new.max(1) } else { 1 };
         self.is_followed = hand.number != 0;
         if is_alone {
             if let Some((last, processor)) = self.last {
@@ -60,24 +59,25 @@ impl Turns {
 
     /// A thread that had it alone is about to release it, while somebody waits.
     pub(super) fn released(&mut self, thread: u32, hand: Hand) {
-        let new = self.counted(hand.number);
+        let Some(new) = self.counted(hand) else { return };
         self.while_waited += if self.is_followed { new } else { 0 };
         self.is_followed = hand.number != 0;
         self.last = Some((thread, hand.processor));
     }
 
-    /// How often it was taken since the last event.
-    fn counted(&mut self, number: u32) -> u64 {
-        let before = self.number;
-        let new = match number {
-            0 => return 0,
-            _ if number >= before => number - before,
-            _ if before - number < LATE => return 0,
-            _ => number,
-        };
-        self.number = number;
+    /// How often it was taken since the last event; None if this one is late: those after it counted it. A
+    /// number that is less without that is of a new mutex at the same address.
+    fn counted(&mut self, hand: Hand) -> Option<u64> {
+        if hand.number == 0 {
+            return Some(0);
+        }
+        if hand.time_ns < self.numbered_ns {
+            return None;
+        }
+        let new = if hand.number >= self.number { hand.number - self.number } else { hand.number };
+        (self.number, self.numbered_ns) = (hand.number, hand.time_ns);
         self.taken += u64::from(new);
-        new.into()
+        Some(new.into())
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn hand(number: u32, processor: u32) -> Hand {
-        Hand { number, processor: Some(processor) }
+        Hand { number, time_ns: 0, processor: Some(processor) }
     }
 
     #[test]
@@ -110,10 +110,21 @@ mod tests {
     #[test]
     fn what_comes_late_is_nothing_and_a_new_mutex_begins_with_one() {
         let mut turns = Turns::default();
-        [500_000, 500_003, 500_002, 500_004, 7].into_iter().for_each(|number| {
-            turns.took(1, true, hand(number, 0));
-        });
-        assert_eq!(turns.taken, 500_004 + 7);
+        turns.first_waiter_comes(2);
+        let story = [(10, 500_000), (13, 500_003), (12, 500_002), (14, 500_004), (20, 7), (11, 500_001)];
+        for (time_ns, number) in story {
+            turns.took(1, true, Hand { time_ns, ..hand(number, 0) });
+        }
+        assert_eq!((turns.taken, turns.while_waited), (500_004 + 7, 1 + 3 + 1 + 7));
+        assert_eq!(turns.by_another, 1);
+        // New ones again and again, each taken once before somebody waits.
+        let mut turns = Turns::default();
+        for time_ns in 1..=9 {
+            turns.first_waiter_comes(1);
+            turns.released(1, Hand { time_ns: 2 * time_ns, ..hand(1, 0) });
+            turns.took(2, true, Hand { time_ns: 2 * time_ns + 1, ..hand(1, 0) });
+        }
+        assert_eq!((turns.while_waited, turns.by_another), (9, 9));
         // Other kinds do not count.
         let mut turns = Turns::default();
         (0..3).for_each(|thread| turns.took(thread, false, Hand::default()));
