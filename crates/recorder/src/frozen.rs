@@ -12,7 +12,7 @@ const FREEZER: &str = "/sys/fs/cgroup/freezer";
 const FIND_NS: u64 = 50_000_000;
 
 /// Lines of which one says so. A group is *freezing* for as long as one of its threads sleeps where it cannot
-/// be frozen. So does whoever begins to wait for a child of vfork(2) just then, for as long as that is frozen.
+/// be frozen. So does a parent that begins to wait just then for a child of vfork(2), until that goes on.
 type Words = &'static [&'static str];
 
 /// The groups of a process.
