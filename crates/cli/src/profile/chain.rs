@@ -129,7 +129,8 @@ impl Chained {
                 format!("waited itself for {length} at the {kind}{lock} in {}", waited.place)
             }
             ("preempted", _) => {
-                let quota = if is_throttled { ", or the quota stopped it" } else { "" };
+                let is_own = self.behind_own_ns * 100 >= self.preempted_ns * ALL;
+                let quota = if is_throttled && !is_own { ", or the quota stopped it" } else { "" };
                 format!("had no processor for {}: {} had it{quota}", ns(self.preempted_ns), self.whose())
             }
             ("blocked", _) => format!("was blocked for {}", ns(self.blocked_ns)),

@@ -157,10 +157,6 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
     if let Some(seen) = row.blocked_in.first().filter(|_| row.holder_blocked_ns * 10 >= row.waited_ns) {
         words.push(format!("blocked in {} in {}", seen.called(), seen.place.name));
     }
-    let ran = row.holder_running_ns * 10 >= row.waited_ns;
-    if let Some(worked) = row.worked_in.first().filter(|_| ran && row.class != Class::Cond) {
-        words.push(format!("at work in {}", worked.place.label()));
-    }
     if let Some(last) = row.last.first()
         && row.rounds > 0
     {
@@ -171,6 +167,10 @@ fn more(row: &Row, to: &mut dyn Write) -> io::Result<()> {
             last.thread,
             some(row.rounds, "round")
         ));
+    }
+    let ran = row.holder_running_ns * 10 >= row.waited_ns;
+    if let Some(worked) = row.worked_in.first().filter(|_| ran && row.class != Class::Cond) {
+        words.push(format!("at work in {}", worked.place.label()));
     }
     // At the end: names without symbols are long, and the line is cut.
     let callers: Vec<&str> = row.callers.iter().take(MOST_CALLERS).map(|site| site.name.as_str()).collect();

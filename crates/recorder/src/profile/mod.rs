@@ -75,7 +75,9 @@ const SHORTEST_NS: u64 = 500_000;
 const LONGEST_NS: u64 = 10_000_000;
 /// BOUND: how far back a thread's switches are known: after an event that is late, and while somebody waits
 /// at a barrier or for a lock. That wait is settled each turn, and who was behind it is asked for at its end.
+/// A wait for a lock may last as long as the program, and all threads' switches are kept meanwhile.
 const KNOWN_NS: u64 = 2_000_000_000;
+const KNOWN_IN_LOCKS_NS: u64 = 10_000_000_000;
 const KNOWN_IN_WAITS_NS: u64 = 60_000_000_000;
 /// BOUND: how old an event is at least when it is applied: a thread may lose its processor between its clock
 /// and its ring.
@@ -537,7 +539,8 @@ impl Profiling {
             self.waits.settle(horizon_ns, &self.history);
             self.pieces();
             let (usual_ns, most_ns) = (horizon_ns.saturating_sub(KNOWN_NS), KNOWN_IN_WAITS_NS);
-            let asked_ns = self.waits.oldest_ns().unwrap_or(usual_ns);
+            let locks_ns = horizon_ns.saturating_sub(KNOWN_IN_LOCKS_NS);
+            let asked_ns = self.waits.oldest_ns(locks_ns).unwrap_or(usual_ns);
             let before_ns = usual_ns.min(asked_ns.max(horizon_ns.saturating_sub(most_ns)));
             self.history.forget(before_ns);
             self.waits.forget(before_ns);

@@ -603,10 +603,14 @@ impl Waits {
     }
 
     /// Since when somebody waits at a barrier or a lock: what the last one or the holder does since then is
-    /// asked for when it comes, or when the wait is over.
-    pub fn oldest_ns(&self) -> Option<u64> {
-        let meant = |now: &&Now| now.key.class.is_barrier() || now.key.class.is_lock();
-        self.waiting.values().filter(meant).map(|now| now.since_ns).min()
+    /// asked for when it comes, or when the wait is over. For a lock, since then at most.
+    pub fn oldest_ns(&self, locks_ns: u64) -> Option<u64> {
+        let since = |now: &Now| match now.key.class {
+            class if class.is_barrier() => Some(now.since_ns),
+            class if class.is_lock() => Some(now.since_ns.max(locks_ns)),
+            _ => None,
+        };
+        self.waiting.values().filter_map(since).min()
     }
 }
 

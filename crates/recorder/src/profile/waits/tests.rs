@@ -214,7 +214,7 @@ fn who_never_leaves_a_barrier_has_waited_all_the_same() {
     // One of two never comes, and the process ends.
     let mut story = Story::of(Class::Barrier);
     story.event(100, 1, Kind::Arrived, 0);
-    assert_eq!(story.waits.oldest_ns(), Some(100));
+    assert_eq!(story.waits.oldest_ns(0), Some(100));
     story.waits.exited(1, 160, &story.history);
     assert_eq!((story.shares(), story.waits.threads[&1]), ([0, 0, 0, 60, 0], 60));
     // The first to leave ends the process, before or after the kernel tells of the others' end.
@@ -227,7 +227,7 @@ fn who_never_leaves_a_barrier_has_waited_all_the_same() {
         }
         story.waits.finish(140, &story.history);
         assert_eq!((story.shares(), story.object().waits.count), ([30, 0, 0, 0, 1 + 10], 2));
-        assert_eq!(story.waits.oldest_ns(), None);
+        assert_eq!(story.waits.oldest_ns(0), None);
     }
     // One whose arrival was lost, and a barrier for one.
     story.event(200, 1, Kind::Left, 0).event(210, 1, Kind::Arrived, 0).event(220, 1, Kind::Left, 0);

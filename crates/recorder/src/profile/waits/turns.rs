@@ -45,6 +45,8 @@ impl Turns {
     /// A thread takes it, while somebody waits; and nobody else has it then.
     pub(super) fn took(&mut self, thread: u32, is_alone: bool, hand: Hand) {
         let Some(new) = self.counted(hand) else { return };
+        // The number of the last one: another new mutex was taken as often.
+        self.taken += u64::from(hand.number != 0 && new == 0);
         self.while_waited += if self.is_followed { new.max(1) } else { 1 };
         self.is_followed = hand.number != 0;
         if is_alone {
@@ -124,7 +126,7 @@ mod tests {
             turns.released(1, Hand { time_ns: 2 * time_ns, ..hand(1, 0) });
             turns.took(2, true, Hand { time_ns: 2 * time_ns + 1, ..hand(1, 0) });
         }
-        assert_eq!((turns.while_waited, turns.by_another), (9, 9));
+        assert_eq!((turns.taken, turns.while_waited, turns.by_another), (10, 9, 9));
         // Other kinds do not count.
         let mut turns = Turns::default();
         (0..3).for_each(|thread| turns.took(thread, false, Hand::default()));
