@@ -318,7 +318,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Q4, W7. A relay, of whom nothing is wanted any more, is an arrival.
+    /// Q4, W7. A relay is an arrival again: nobody wants anything of it.
     fn relay_no_more(&mut self) {
         self.role = Role::Arrival { dark: false };
     }
